@@ -1,0 +1,1 @@
+"""Tests of the suite itself: pairing, kill matrix, refusals' texts, strategies, grader."""

@@ -1,0 +1,75 @@
+"""What the laws draw, named by meaning.
+
+Cheap to draw and quick to shrink: a step of an episode is one bounded integer, whose digits
+choose a reward, a value and a flag from fixed tables. The tables begin with the simplest
+entries, so that a shrunk integer is a simple step. Lists shrink best when each entry is one draw,
+which is why lengths are not drawn first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+S = TypeVar("S")
+
+_GOLDEN = 0.6180339887498949
+_SIMPLE = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 10.0, -10.0, 0.1, -0.1, 100.0)
+_ROUGH = tuple((i * _GOLDEN % 1.0) * 10.0 - 5.0 for i in range(1, 256 - len(_SIMPLE) + 1))
+
+REALS: tuple[float, ...] = _SIMPLE + _ROUGH  # 256 numbers: one byte chooses one
+DISCOUNTS: tuple[float, ...] = (1.0, 0.5, 0.9, 0.0, 0.99, 0.3, 0.95, 1.0 - 2**-30, 1e-3)
+MAX_STEPS = 12
+
+
+def digits(code: int, *bases: int) -> list[int]:
+    """The mixed-radix digits of a code, least significant first."""
+    out = []
+    for base in bases:
+        code, digit = divmod(code, base)
+        out.append(digit)
+    return out
+
+
+def discounts() -> st.SearchStrategy[float]:
+    """γ or λ in [0, 1], both ends often."""
+    return st.sampled_from(DISCOUNTS)
+
+
+def steps(
+    decode: Callable[..., S], *bases: int, min_size: int = 0, max_size: int = MAX_STEPS
+) -> st.SearchStrategy[list[S]]:
+    """Lists of records, one integer each, decoded from its digits in the given bases."""
+    size = int(np.prod(bases, dtype=object))
+    codes = st.lists(st.integers(0, size - 1), min_size=min_size, max_size=max_size)
+    return codes.map(lambda drawn: [decode(*digits(code, *bases)) for code in drawn])
+
+
+def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:
+    """Lists of ordinary real numbers."""
+    return steps(REALS.__getitem__, 256, min_size=min_size, max_size=max_size)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that must be refused, and what rlcheck's own refusal says about it."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    says: str
+
+
+def refuse(*args: Any, says: str, **kwargs: Any) -> Refusal:
+    """A call that must be refused.
+
+    A law draws it, and any ValueError or TypeError satisfies the law; of the reference it is
+    also tested that the text of its error contains `says`.
+    """
+    return Refusal(args, kwargs, says)
+
+
+def refusals(cases: Sequence[Refusal]) -> st.SearchStrategy[Refusal]:
+    """Each of the cases."""
+    return st.sampled_from(cases)

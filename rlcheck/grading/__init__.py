@@ -1,0 +1,1 @@
+"""Grading: laws run against an implementation, diagnosis, isolation, reports, command line."""

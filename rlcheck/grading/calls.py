@@ -1,0 +1,157 @@
+"""The function under test, as a law sees it.
+
+A law calls `Graded` as if it were the function. The answer comes back as plain data, whatever
+the implementation returned, an exception comes back as `Raised`, and every call is recorded:
+the calls of the smallest failing example are the counterexample that a report prints.
+"""
+
+import copy
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlcheck.grading.wire import TableFunction, Unreadable, plain
+
+
+class Raised(Exception):
+    """The implementation raised instead of answering."""
+
+    def __init__(self, kinds: tuple[str, ...], text: str, frames: str = "") -> None:
+        super().__init__(f"{kinds[0]}: {text}")
+        self.kinds = kinds  # names of the exception's class and its bases
+        self.text = text
+        self.frames = frames  # its own stack frames only
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether this is the ValueError or TypeError that the contract asks for."""
+        return bool({"ValueError", "TypeError"} & set(self.kinds))
+
+
+class Interrupted(BaseException):
+    """A call that never came back: it must not be shrunk, so Hypothesis must not catch it."""
+
+    status = "crashed"
+
+
+class TimedOut(Interrupted):
+    """The call, or the law's share of time, ran out."""
+
+    status = "timed_out"
+
+
+class Crashed(Interrupted):
+    """The process that held the implementation died."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A call with its side effects: what became of the arguments, which warnings it issued."""
+
+    answer: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    warnings: list[str]
+
+
+@dataclass
+class Call:
+    """One recorded call; `outcome` is the plain answer or a Raised."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outcome: Any = None
+
+
+class Transport(Protocol):
+    """How a call reaches the implementation."""
+
+    def call(
+        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
+    ) -> Watched:
+        """Raises Raised, TimedOut or Crashed; without `watch`, side effects may be left out."""
+
+
+class InProcess:
+    """Calls functions of this very process."""
+
+    def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    def call(
+        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
+    ) -> Watched:
+        with warnings.catch_warnings(record=watch) as caught:
+            if watch:
+                warnings.simplefilter("always")
+            try:
+                answer = plain(self._functions[function](*args, **kwargs))
+            except Unreadable as error:
+                raise Raised(("Unreadable",), str(error)) from None
+            except Exception as error:
+                raise raised_from(error) from None
+        return Watched(answer, args, kwargs, [str(w.message) for w in caught or ()])
+
+
+def raised_from(error: BaseException) -> Raised:
+    """An exception as plain texts, with the frames that are not the grader's."""
+    kinds = tuple(base.__name__ for base in type(error).__mro__ if base is not object)
+    here = str(Path(__file__).parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(here)
+    ]
+    try:
+        text = str(error)
+    except Exception:
+        text = "(an exception without a readable text)"
+    return Raised(kinds, text, "".join(traceback.format_list(frames)))
+
+
+def snapshot(value: Any) -> Any:
+    """A copy that a later change of the original does not reach."""
+    kind = type(value)
+    if kind is float or kind is int or kind is bool or value is None or kind is str:
+        return value
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if kind is list:
+        return [snapshot(entry) for entry in value]
+    if kind is tuple:
+        return tuple(snapshot(entry) for entry in value)
+    if kind is dict:
+        return {key: snapshot(entry) for key, entry in value.items()}
+    return value if isinstance(value, TableFunction) else copy.deepcopy(value)
+
+
+class Graded:
+    """A function under test: callable, recording, answering in plain data."""
+
+    def __init__(self, function: str, transport: Transport) -> None:
+        self.function = function
+        self.calls: list[Call] = []
+        self._transport = transport
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(args, kwargs, watch=False).answer
+
+    def watched(self, *args: Any, **kwargs: Any) -> Watched:
+        """The answer, with what became of the arguments and the warnings that were issued."""
+        return self._call(args, kwargs, watch=True)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool) -> Watched:
+        record = Call(snapshot(args), snapshot(kwargs))
+        self.calls.append(record)
+        try:
+            watched = self._transport.call(self.function, args, kwargs, watch=watch)
+        except Raised as raised:
+            record.outcome = raised
+            raise
+        record.outcome = watched.answer
+        return watched

@@ -1,0 +1,206 @@
+"""What a law is, how it is found, and how it is run against one implementation."""
+
+import functools
+import inspect
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from rlcheck.catalogue import FUNCTIONS, Function
+from rlcheck.grading.calls import Call, Graded, Interrupted, Raised, TimedOut, Transport
+from rlcheck.grading.compare import Mismatch
+
+Status: TypeAlias = Literal[
+    "passed", "failed", "raised", "timed_out", "crashed", "missing", "skipped", "ungradable"
+]
+
+EXAMPLES = 100  # drawn for each law unless the caller says otherwise
+KEPT_CALLS = 300  # recorded calls of one law that a diagnosis looks at
+LAW_SECONDS = 60.0  # a law's whole share of time
+
+
+@dataclass(frozen=True)
+class Law:
+    """One Hypothesis test of one function.
+
+    The first parameter of `body` is the function under test; the others are drawn.
+    """
+
+    body: Callable[..., None] = field(repr=False)
+    strategies: dict[str, Any] = field(repr=False)
+
+    @property
+    def function(self) -> str:
+        return next(iter(inspect.signature(self.body).parameters))
+
+    @property
+    def name(self) -> str:
+        return self.body.__name__.removeprefix("test_")
+
+    @property
+    def id(self) -> str:
+        return f"{FUNCTIONS[self.function].module}::{self.name}"
+
+    @property
+    def sentence(self) -> str:
+        """The law in words: the first paragraph of its docstring."""
+        return " ".join(inspect.cleandoc(self.body.__doc__ or "").split("\n\n")[0].split())
+
+    @property
+    def equation(self) -> str:
+        """The rest of its docstring: formulas, conditions, sources."""
+        return inspect.cleandoc(self.body.__doc__ or "").partition("\n\n")[2]
+
+
+@dataclass
+class Verdict:
+    """What running one law against one implementation showed."""
+
+    law: Law
+    status: Status
+    message: str = ""
+    expected: Any = None
+    got: Any = None
+    allowed: Any = None
+    frames: str = ""
+    counterexample: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    examples: int = 0
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        return self.status == "passed"
+
+
+def law(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a test as a law: `hypothesis.given` that also remembers what it was given.
+
+    Explicit examples go below it, as `@example(...)` from Hypothesis.
+    """
+
+    def declare(body: Callable[..., None]) -> Callable[..., None]:
+        test = given(**strategies)(body)
+        test.law = Law(body, strategies)  # type: ignore[attr-defined]
+        return test
+
+    return declare
+
+
+def folder() -> Path:
+    """Where the laws lie: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "properties"
+    return installed if installed.is_dir() else package.parent / "properties"
+
+
+def _law_module(name: str) -> Any:
+    """properties/test_NAME.py, under its package's name wherever that lies."""
+    here = folder()
+    if here.parent.name == "rlcheck":
+        return import_module(f"rlcheck.properties.test_{name}")
+    for known in ("properties", "rlcheck_properties"):
+        package = sys.modules.get(known)
+        if package is not None and Path(str(package.__file__)).parent.resolve() == here:
+            return import_module(f"{known}.test_{name}")
+    spec = spec_from_file_location(
+        "rlcheck_properties", here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"no laws in {here}")
+    package = module_from_spec(spec)
+    sys.modules["rlcheck_properties"] = package
+    spec.loader.exec_module(package)
+    return import_module(f"rlcheck_properties.test_{name}")
+
+
+@functools.cache
+def _laws_by_function(module: str) -> dict[str, tuple[Law, ...]]:
+    found: dict[str, list[Law]] = {}
+    for value in vars(_law_module(module)).values():
+        if isinstance(declared := getattr(value, "law", None), Law):
+            found.setdefault(declared.function, []).append(declared)
+    return {function: tuple(laws) for function, laws in found.items()}
+
+
+def laws_of(function: Function) -> tuple[Law, ...]:
+    """The laws of one function, in the order of their module."""
+    return _laws_by_function(function.module).get(function.name, ())
+
+
+def run(
+    law: Law,
+    transport: Transport,
+    *,
+    random_seed: int,
+    examples: int = EXAMPLES,
+    shrink: bool = True,
+    seconds: float = LAW_SECONDS,
+) -> Verdict:
+    """Run one law against an implementation; never raises for what the implementation does."""
+    graded = Graded(law.function, transport)
+    kept: list[Call] = []
+    started = time.monotonic()
+    drawn = 0
+
+    @functools.wraps(law.body)
+    def body(*args: Any, **kwargs: Any) -> None:
+        nonlocal drawn
+        kept.extend(graded.calls[: KEPT_CALLS - len(kept)])
+        graded.calls.clear()
+        drawn += 1
+        if time.monotonic() - started > seconds:
+            raise TimedOut(f"the law took more than {seconds:g} s")
+        with np.errstate(all="ignore"):
+            law.body(graded, *args, **kwargs)
+
+    # Hypothesis reads the signature: without the first parameter, every name left is drawn.
+    signature = inspect.signature(law.body)
+    body.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
+    chosen = settings(
+        max_examples=examples,
+        phases=phases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    verdict = Verdict(law, "passed")
+    try:
+        seed(random_seed)(chosen(given(**law.strategies)(body)))()
+    except Interrupted as stop:
+        verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
+        verdict.message = str(stop)
+    except Mismatch as mismatch:
+        verdict.status = "failed"
+        verdict.message = str(mismatch)
+        verdict.expected, verdict.got = mismatch.expected, mismatch.got
+        verdict.allowed = mismatch.allowed
+    except Raised as raised:
+        verdict.status = "raised"
+        verdict.message, verdict.got = str(raised), str(raised)
+        verdict.frames = raised.frames
+    except Exception as error:
+        verdict.status = "ungradable"
+        verdict.message = f"{type(error).__name__}: {error}"
+    kept.extend(graded.calls[: KEPT_CALLS - len(kept)])
+    if not verdict.holds:
+        verdict.counterexample = list(graded.calls)
+        kept.extend(graded.calls)
+    verdict.calls = kept
+    verdict.examples = drawn
+    verdict.seconds = time.monotonic() - started
+    return verdict
