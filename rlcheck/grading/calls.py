@@ -8,6 +8,7 @@ the calls of the smallest failing example are the counterexample that a report p
 import copy
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlcheck.grading.wire import TableFunction, Unreadable, plain
+
+LAST_CALLS = 64  # more than one example of a law makes
 
 
 class Raised(Exception):
@@ -59,6 +62,14 @@ class Watched:
     warnings: list[str]
 
 
+@dataclass(frozen=True)
+class Effects:
+    """What a watched call did besides answering."""
+
+    changed_arguments: bool
+    warned: bool
+
+
 @dataclass
 class Call:
     """One recorded call; `outcome` is the plain answer or a Raised."""
@@ -66,6 +77,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outcome: Any = None
+    effects: Effects | None = None  # known of watched calls only
 
 
 class Transport(Protocol):
@@ -86,16 +98,23 @@ class InProcess:
     def call(
         self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
     ) -> Watched:
-        with warnings.catch_warnings(record=watch) as caught:
-            if watch:
-                warnings.simplefilter("always")
-            try:
-                answer = plain(self._functions[function](*args, **kwargs))
-            except Unreadable as error:
-                raise Raised(("Unreadable",), str(error)) from None
-            except Exception as error:
-                raise raised_from(error) from None
-        return Watched(answer, args, kwargs, [str(w.message) for w in caught or ()])
+        if not watch:
+            return Watched(self._answer(function, args, kwargs), args, kwargs, [])
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            np.errstate(all="warn", under="ignore"),
+        ):
+            warnings.simplefilter("always")
+            answer = self._answer(function, args, kwargs)
+        return Watched(answer, args, kwargs, [str(w.message) for w in caught])
+
+    def _answer(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return plain(self._functions[function](*args, **kwargs))
+        except Unreadable as error:
+            raise Raised(("Unreadable",), str(error)) from None
+        except Exception as error:
+            raise raised_from(error) from None
 
 
 def raised_from(error: BaseException) -> Raised:
@@ -130,12 +149,28 @@ def snapshot(value: Any) -> Any:
     return value if isinstance(value, TableFunction) else copy.deepcopy(value)
 
 
+def identical(before: Any, after: Any) -> bool:
+    """Whether two trees of plain values are the same in structure, dtype and every entry."""
+    if isinstance(before, np.ndarray):
+        return (
+            isinstance(after, np.ndarray)
+            and before.dtype == after.dtype
+            and np.array_equal(before, after, equal_nan=before.dtype.kind == "f")
+        )
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(identical(before[k], after[k]) for k in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(identical, before, after))
+    both_nan = before != before and after != after
+    return before is after or bool(both_nan or before == after)
+
+
 class Graded:
     """A function under test: callable, recording, answering in plain data."""
 
     def __init__(self, function: str, transport: Transport) -> None:
         self.function = function
-        self.calls: list[Call] = []
+        self.calls: deque[Call] = deque(maxlen=LAST_CALLS)
         self._transport = transport
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -154,4 +189,8 @@ class Graded:
             record.outcome = raised
             raise
         record.outcome = watched.answer
+        if watch:
+            after = (watched.args, watched.kwargs)
+            changed = not identical((record.args, record.kwargs), after)
+            record.effects = Effects(changed, bool(watched.warnings))
         return watched

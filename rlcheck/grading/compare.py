@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcheck.grading.calls import Graded, Raised, snapshot
+from rlcheck.grading.calls import Graded, Raised, identical, snapshot
 
 # A sum of T products takes T multiplications and T additions, each off by half an ε at most, in
 # any order and grouping: 2T ε bounds it with room. Short sums get the constant 64, so that exp,
@@ -27,9 +27,14 @@ class Mismatch(AssertionError):
 
     def __init__(self, text: str, *, expected: Any = None, got: Any = None, allowed: Any = None):
         super().__init__(text)
+        self.text = text
         self.expected = expected
         self.got = got
         self.allowed = allowed
+
+    def __str__(self) -> str:
+        tolerance = "" if self.allowed is None else f", allowed error {self.allowed}"
+        return f"{self.text}: expected {self.expected}, got {self.got}{tolerance}"
 
 
 def exact(value: Any) -> Fraction:
@@ -172,8 +177,8 @@ def assert_untouched(function: Graded, *args: Any, **kwargs: Any) -> None:
     """The call leaves its arguments as they were."""
     before = snapshot((args, kwargs))
     watched = function.watched(*args, **kwargs)
-    after = (tuple(watched.args), watched.kwargs)
-    if not _identical(before, after):
+    after = (watched.args, watched.kwargs)
+    if not identical(before, after):
         raise Mismatch("the call changed its arguments", expected=before, got=after)
 
 
@@ -183,21 +188,6 @@ def assert_quiet(function: Graded, *args: Any, **kwargs: Any) -> Any:
     if watched.warnings:
         raise Mismatch("the call warned", expected="no warning", got=watched.warnings[:3])
     return watched.answer
-
-
-def _identical(before: Any, after: Any) -> bool:
-    if isinstance(before, np.ndarray):
-        return isinstance(after, np.ndarray) and bool(
-            before.dtype == after.dtype
-            and np.array_equal(before, after, equal_nan=before.dtype.kind == "f")
-        )
-    if isinstance(before, dict):
-        return before.keys() == after.keys() and all(
-            _identical(before[k], after[k]) for k in before
-        )
-    if isinstance(before, list | tuple):
-        return len(before) == len(after) and all(map(_identical, before, after))
-    return bool(before is after or before == after or (before != before and after != after))
 
 
 def _tidy(values: NDArray[Any]) -> Any:

@@ -151,11 +151,15 @@ def run(
     started = time.monotonic()
     drawn = 0
 
+    def keep() -> None:
+        if len(kept) < KEPT_CALLS:
+            kept.extend(graded.calls)
+        graded.calls.clear()
+
     @functools.wraps(law.body)
     def body(*args: Any, **kwargs: Any) -> None:
         nonlocal drawn
-        kept.extend(graded.calls[: KEPT_CALLS - len(kept)])
-        graded.calls.clear()
+        keep()
         drawn += 1
         if time.monotonic() - started > seconds:
             raise TimedOut(f"the law took more than {seconds:g} s")
@@ -186,7 +190,7 @@ def run(
         verdict.message = str(stop)
     except Mismatch as mismatch:
         verdict.status = "failed"
-        verdict.message = str(mismatch)
+        verdict.message = mismatch.text
         verdict.expected, verdict.got = mismatch.expected, mismatch.got
         verdict.allowed = mismatch.allowed
     except Raised as raised:
@@ -196,7 +200,6 @@ def run(
     except Exception as error:
         verdict.status = "ungradable"
         verdict.message = f"{type(error).__name__}: {error}"
-    kept.extend(graded.calls[: KEPT_CALLS - len(kept)])
     if not verdict.holds:
         verdict.counterexample = list(graded.calls)
         kept.extend(graded.calls)

@@ -1,91 +1,101 @@
 """The kill matrix: have the laws teeth, and do they let every right implementation pass?"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
-from rlcheck.catalogue import Function
+from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.calls import InProcess
 from rlcheck.grading.laws import EXAMPLES, Law, Verdict, laws_of, run
 from rlcheck.mistakes import Mistake, mistakes_of
 
-
-@dataclass(frozen=True)
-class Row:
-    """One mistake, and what each law of its function said about it."""
-
-    mistake: Mistake
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def killers(self) -> tuple[Law, ...]:
-        return tuple(verdict.law for verdict in self.verdicts if not verdict.holds)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The kill matrix of one function under one seed."""
+    """The kill matrix of one function under one seed; laws and mistakes by their ids."""
 
-    function: Function
+    function: str
     random_seed: int
-    laws: tuple[Law, ...]
-    rows: tuple[Row, ...]
+    laws: tuple[str, ...]
+    killers: dict[str, tuple[str, ...]]  # mistake → the laws that it breaks
+    faults: tuple[str, ...]  # cells in which the law itself broke
 
     @property
-    def survivors(self) -> tuple[Mistake, ...]:
+    def survivors(self) -> tuple[str, ...]:
         """Mistakes that no law kills."""
-        return tuple(row.mistake for row in self.rows if not row.killers)
+        return tuple(mistake for mistake, laws in self.killers.items() if not laws)
 
     @property
-    def idle(self) -> tuple[Law, ...]:
+    def idle(self) -> tuple[str, ...]:
         """Laws that kill no mistake."""
-        killers = {law.id for row in self.rows for law in row.killers}
-        return tuple(law for law in self.laws if law.id not in killers)
+        busy = {law for laws in self.killers.values() for law in laws}
+        return tuple(law for law in self.laws if law not in busy)
 
     @property
-    def faults(self) -> tuple[Verdict, ...]:
-        """Runs in which the law itself broke."""
-        return tuple(v for row in self.rows for v in row.verdicts if v.status == "ungradable")
+    def gaps(self) -> tuple[str, ...]:
+        """What keeps the matrix from holding."""
+        return (
+            *(f"{mistake} survives every law" for mistake in self.survivors),
+            *(f"{law} kills nothing" for law in self.idle),
+            *self.faults,
+        )
 
-    @property
-    def holds(self) -> bool:
-        return bool(self.rows) and not (self.survivors or self.idle or self.faults)
 
-
-def judge(
-    function: Function, mistake: Mistake, law: Law, random_seed: int, examples: int = EXAMPLES
-) -> Verdict:
+def judge(mistake: Mistake, law: Law, random_seed: int, examples: int = EXAMPLES) -> Verdict:
     """One cell: a law against a mistake, without shrinking."""
-    transport = InProcess({function.name: mistake.call})
+    transport = InProcess({mistake.function: mistake.call})
     return run(law, transport, random_seed=random_seed, examples=examples, shrink=False)
 
 
-def kill_matrix(function: Function, *, random_seed: int, examples: int = EXAMPLES) -> Matrix:
+def _fault(mistake: Mistake, verdict: Verdict) -> str:
+    return f"{verdict.law.id} breaks on {mistake.id}: {verdict.message}"
+
+
+def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Matrix:
     """Every law of a function against every mistake of it."""
-    laws = laws_of(function)
-    rows = tuple(
-        Row(m, tuple(judge(function, m, law, random_seed, examples) for law in laws))
-        for m in mistakes_of(function.name)
-    )
-    return Matrix(function, random_seed, laws, rows)
+    laws = laws_of(FUNCTIONS[function])
+    killers: dict[str, tuple[str, ...]] = {}
+    faults: list[str] = []
+    for mistake in mistakes_of(function):
+        verdicts = [judge(mistake, law, random_seed, examples) for law in laws]
+        killers[mistake.id] = tuple(v.law.id for v in verdicts if not v.holds)
+        faults += [_fault(mistake, v) for v in verdicts if v.status == "ungradable"]
+    return Matrix(function, random_seed, tuple(law.id for law in laws), killers, tuple(faults))
 
 
-def quick_gaps(function: Function, *, random_seed: int, examples: int = EXAMPLES) -> Iterator[str]:
-    """What is wrong with a function's kill matrix, without computing all of it.
+def gaps(function: str, random_seed: int, examples: int = EXAMPLES) -> list[str]:
+    """The gaps of a function's kill matrix, without computing all of it.
 
     A cell is judged only while its mistake is alive or its law has not killed yet.
     """
-    laws, mistakes = laws_of(function), mistakes_of(function.name)
-    alive = {m.id: m for m in mistakes}
-    idle = {law.id: law for law in laws}
+    laws, mistakes = laws_of(FUNCTIONS[function]), mistakes_of(function)
+    alive = [mistake.id for mistake in mistakes]
+    idle = [law.id for law in laws]
+    found: list[str] = []
     for law in laws:
-        for m in mistakes:
-            if m.id not in alive and law.id not in idle:
+        for mistake in mistakes:
+            if mistake.id not in alive and law.id not in idle:
                 continue
-            verdict = judge(function, m, law, random_seed, examples)
+            verdict = judge(mistake, law, random_seed, examples)
             if verdict.status == "ungradable":
-                yield f"{law.id} breaks on {m.id}: {verdict.message}"
+                found.append(_fault(mistake, verdict))
             if not verdict.holds:
-                alive.pop(m.id, None)
-                idle.pop(law.id, None)
-    yield from (f"{m.id} survives every law" for m in alive.values())
-    yield from (f"{law.id} kills nothing" for law in idle.values())
+                alive = [m for m in alive if m != mistake.id]
+                idle = [name for name in idle if name != law.id]
+    found += [f"{mistake} survives every law" for mistake in alive]
+    found += [f"{law} kills nothing" for law in idle]
+    return found
+
+
+def in_parallel(work: Callable[..., T], jobs: list[tuple[Any, ...]], workers: int) -> Iterator[T]:
+    """The results of `work(*job)`, in the order of the jobs, from several processes."""
+    if workers == 1:
+        yield from (work(*job) for job in jobs)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(work, *job) for job in jobs]
+        yield from (future.result() for future in futures)

@@ -5,6 +5,7 @@ from its file, in a process where rlcheck itself cannot be imported.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -156,3 +157,20 @@ def pack(value: Any) -> bytes:
 def unpack(data: bytes | memoryview) -> Any:
     """The tree back; raises msgspec.DecodeError or Unreadable on anything else."""
     return _DECODER.decode(data)
+
+
+def parameters(function: Any) -> list[tuple[str, int, bool]] | str | None:
+    """(name, kind, has a default) of each parameter of a callable.
+
+    None where Python cannot tell (some compiled functions); a text where it is no callable.
+    """
+    if not callable(function):
+        return f"is a {type(function).__name__}, not a function"
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    return [
+        (p.name, int(p.kind), p.default is not inspect.Parameter.empty)
+        for p in signature.parameters.values()
+    ]

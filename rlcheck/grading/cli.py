@@ -1,0 +1,222 @@
+"""The command line: grade, demo, laws, mistakes, power, replay."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from rlcheck import __version__
+from rlcheck.catalogue import Function, select
+from rlcheck.grading.grade import DEFAULT_SEED, grade
+from rlcheck.grading.laws import EXAMPLES, Law, laws_of
+from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
+from rlcheck.grading.submission import CALL_SECONDS
+from rlcheck.grading.terminal import failure_card, print_matrix, print_report, table
+
+app = typer.Typer(
+    name="rlcheck",
+    help="Is the mathematics of your reinforcement learning for language models right?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+REPORTS = {"json": to_json}
+
+Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
+Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
+CallSeconds = Annotated[float, typer.Option(min=0.1, help="Limit of one call, in seconds.")]
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"rlcheck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("grade")
+def grade_command(
+    target: Annotated[str, typer.Argument(help="A file, a package folder, a dotted module.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A function, a module's name, module-5, module-6 or module-11."),
+    ] = None,
+    report: Annotated[
+        list[str] | None, typer.Option(metavar="KIND=PATH", help="Write a report: json=PATH.")
+    ] = None,
+    examples: Examples = EXAMPLES,
+    seed: Seed = DEFAULT_SEED,
+    isolate: Annotated[
+        str | None, typer.Option(metavar="TIER", help="process: a worker for modules too.")
+    ] = None,
+    call_seconds: CallSeconds = CALL_SECONDS,
+) -> None:
+    """Say which laws an implementation breaks, on which smallest input, and why it may be."""
+    outputs = [_output(text) for text in report or ()]
+    if isolate not in (None, "process"):
+        _usage(f"--isolate {isolate}: this version has the tier process only")
+    _functions(only or [])
+    with _spinner() as show:
+        result = grade(
+            target,
+            only=only or (),
+            examples=examples,
+            seed=seed,
+            isolate=isolate == "process",
+            call_seconds=call_seconds,
+            progress=show,
+        )
+    _finish(result, outputs)
+
+
+@app.command()
+def demo() -> None:
+    """Grade the bundled example: a student's module with four mistakes in it."""
+    path = Path(__file__).parent / "examples" / "student.py"
+    with _spinner() as show:
+        result = grade(str(path), progress=show)
+    print_report(result, console)
+    if result.exit_code != EXIT_FAILED:
+        raise typer.Exit(EXIT_GRADER)
+
+
+@app.command()
+def laws(name: Annotated[str | None, typer.Argument()] = None) -> None:
+    """List the laws with their formulas; of one function, module or course part if named."""
+    rows = [
+        (law.function, law.id, f"{law.sentence}\n{law.equation}".rstrip())
+        for function in _functions([name] if name else [])
+        for law in laws_of(function)
+    ]
+    console.print(table(("function", "law", "sentence and formula"), rows))
+    console.print(f"{len(rows)} laws")
+
+
+@app.command()
+def mistakes(name: Annotated[str | None, typer.Argument()] = None) -> None:
+    """List the known mistakes; of one function, module or course part if named."""
+    from rlcheck.mistakes import mistakes_of
+
+    rows = [
+        (m.id, f"it {m.description}", m.report or "")
+        for function in _functions([name] if name else [])
+        for m in mistakes_of(function.name)
+    ]
+    console.print(table(("mistake", "behaves as if", "public report"), rows))
+    console.print(f"{len(rows)} mistakes")
+
+
+@app.command()
+def power(
+    name: Annotated[str | None, typer.Argument()] = None,
+    examples: Examples = EXAMPLES,
+    seed: Seed = DEFAULT_SEED,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Check this many seeds; the matrix shows the first.")
+    ] = 1,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")] = 2,
+) -> None:
+    """Print the kill matrix: which law kills which mistake; exit 1 where it does not hold."""
+    from rlcheck.grading.power import gaps, in_parallel, kill_matrix
+
+    names = [function.name for function in _functions([name] if name else [])]
+    found: list[str] = []
+    for matrix in in_parallel(kill_matrix, [(n, seed, examples) for n in names], jobs):
+        print_matrix(matrix, console)
+        found += [f"seed {seed}: {gap}" for gap in matrix.gaps]
+    others = [(n, s, examples) for s in range(seed + 1, seed + seeds) for n in names]
+    for (_, s, _), rest in zip(others, in_parallel(gaps, others, jobs), strict=True):
+        found += [f"seed {s}: {gap}" for gap in rest]
+    for gap in found:
+        console.print(gap, style="red")
+    console.print(f"the kill matrix {'does not hold' if found else 'holds'} at {seeds} seeds")
+    if found:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def replay(
+    law: Annotated[str, typer.Argument(help="A law's id, as failure cards print it.")],
+    target: Annotated[str, typer.Argument(help="The implementation that failed it.")],
+    examples: Examples = EXAMPLES,
+    seed: Seed = DEFAULT_SEED,
+) -> None:
+    """Rerun one law with the same seed, so that it finds the same counterexample."""
+    found = _law(law)
+    result = grade(target, only=[found.function], law=found.id, examples=examples, seed=seed)
+    if result.error:
+        print_report(result, console)
+    for entry in result.failures:
+        console.print(failure_card(entry))
+    if not result.exit_code:
+        console.print(f"{found.id} holds: {result.laws[0].examples} examples")
+    raise typer.Exit(result.exit_code)
+
+
+def _law(law_id: str) -> Law:
+    known = {law.id: law for function in select([]) for law in laws_of(function)}
+    wanted = law_id.removeprefix("properties/").removeprefix("test_").replace(".py::test_", "::")
+    if wanted not in known:
+        _usage(f"there is no law {law_id!r}; `rlcheck laws` lists them")
+    return known[wanted]
+
+
+def _functions(names: list[str]) -> tuple[Function, ...]:
+    try:
+        return select(names)
+    except ValueError as error:
+        _usage(str(error))
+
+
+def _output(text: str) -> tuple[str, Path]:
+    kind, equals, path = text.partition("=")
+    if not equals or not path or kind not in REPORTS:
+        _usage(f"--report {text}: KIND=PATH is due, with KIND one of {', '.join(REPORTS)}")
+    return kind, Path(path)
+
+
+def _finish(result: Report, outputs: list[tuple[str, Path]]) -> None:
+    print_report(result, console)
+    code = result.exit_code
+    for kind, path in outputs:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(REPORTS[kind](result))
+        except OSError as error:
+            errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
+            code = EXIT_GRADER
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _spinner() -> Iterator[Callable[[str], None]]:
+    """A line that says which function is being graded, gone when the run is over."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("loading")
+        yield lambda name: bar.update(task, description=name)
+
+
+def _usage(text: str) -> NoReturn:
+    errors.print(text, style="red")
+    raise typer.Exit(EXIT_USAGE)

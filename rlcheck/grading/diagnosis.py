@@ -1,0 +1,121 @@
+"""Which known mistake do a submission's answers look like?
+
+A mistake explains a call when it stands with the submission against the reference: where the
+submission deviates from the reference, the mistake must be ten times nearer to the submission
+than the reference is; where the submission agrees with the reference, so must the mistake.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlcheck.catalogue import FUNCTIONS
+from rlcheck.grading.calls import Call, Graded, InProcess, Raised, snapshot
+from rlcheck.mistakes import Mistake, mistakes_of
+
+CLOSER = 0.1  # how near to the submission, as a share of its distance from the reference
+ROUNDING = 1e-12  # relative distance that counts as agreement in float64
+SINGLE_ROUNDING = 1e-5  # the same where an answer came in float32
+
+
+def diagnose(function: str, failed: Sequence[Call], others: Sequence[Call] = ()) -> Mistake | None:
+    """The mistake that explains all `failed` calls, and most of the `others`; None without one.
+
+    Args:
+        function: the function under test.
+        failed: recorded calls of the law that failed; one at least deviates.
+        others: recorded calls of the function's other laws, which decide between candidates.
+    """
+    reference = FUNCTIONS[function].reference()
+    judged = [(call, _repeat(function, reference, call)) for call in failed]
+    candidates = [
+        mistake
+        for mistake in mistakes_of(function)
+        if _explains_all(function, mistake.call, judged)
+    ]
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    wider = [(call, _repeat(function, reference, call)) for call in others]
+    return max(
+        candidates,
+        key=lambda m: sum(_explains(function, m.call, call, truth) for call, truth in wider),
+    )
+
+
+def _repeat(function: str, implementation: Callable[..., Any], call: Call) -> Call:
+    """The same call to another implementation, watched if the first one was."""
+    graded = Graded(function, InProcess({function: implementation}))
+    ask = graded if call.effects is None else graded.watched
+    with contextlib.suppress(Raised), np.errstate(all="ignore"):
+        ask(*snapshot(call.args), **snapshot(call.kwargs))
+    return graded.calls[-1]
+
+
+def _explains_all(
+    function: str, mistake: Callable[..., Any], judged: list[tuple[Call, Call]]
+) -> bool:
+    deviates = False
+    for call, truth in judged:
+        if not _explains(function, mistake, call, truth):
+            return False
+        deviates = deviates or _gap(call, truth) > 0.0
+    return deviates
+
+
+def _explains(function: str, mistake: Callable[..., Any], call: Call, truth: Call) -> bool:
+    to_truth = _gap(call, truth)
+    to_mistake = _gap(call, _repeat(function, mistake, call))
+    return to_mistake == 0.0 or (np.isfinite(to_mistake) and to_mistake <= CLOSER * to_truth)
+
+
+def _gap(one: Call, other: Call) -> float:
+    return distance(one.outcome, other.outcome) if one.effects == other.effects else float("inf")
+
+
+def distance(one: Any, other: Any) -> float:
+    """Relative distance of two outcomes; 0.0 within rounding, inf where they differ in kind."""
+    if isinstance(one, Raised) or isinstance(other, Raised):
+        both = isinstance(one, Raised) and isinstance(other, Raised)
+        alike = both and (one.kinds[0] == other.kinds[0] or (one.is_refusal and other.is_refusal))
+        return 0.0 if alike else float("inf")
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return float("inf")
+        return max((distance(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, dict) and isinstance(other, list):
+        return distance(list(one.values()), other)
+    if isinstance(one, list) and isinstance(other, dict):
+        return distance(one, list(other.values()))
+    left, right = _array(one), _array(other)
+    if left is not None and right is not None:
+        return _array_distance(left, right)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return max(map(distance, one, other), default=0.0)
+    return 0.0 if type(one) is type(other) and one == other else float("inf")
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, np.ndarray | float | int | bool):
+        return np.asarray(value)
+    if isinstance(value, list):
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return None
+        return array if array.dtype.kind in "biuf" else None
+    return None
+
+
+def _array_distance(left: Any, right: Any) -> float:
+    if left.shape != right.shape and not (left.size == right.size == 0):
+        return float("inf")
+    single = any(a.dtype.kind == "f" and a.dtype.itemsize < 8 for a in (left, right))
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        gap = np.where(same, 0.0, np.abs(a - b) / (1.0 + np.maximum(np.abs(a), np.abs(b))))
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    worst = float(gap.max(initial=0.0))
+    return worst if worst > (SINGLE_ROUNDING if single else ROUNDING) else 0.0

@@ -1,0 +1,223 @@
+"""What a run is pointed at: a file, a folder, a module, an entry point, or rlcheck itself."""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+from rlcheck import __version__
+from rlcheck.catalogue import FUNCTIONS, Function
+from rlcheck.grading.calls import Graded, InProcess, Transport
+from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
+from rlcheck.grading.wire import parameters
+
+ENTRY_POINTS = "rlcheck.implementations"
+REFERENCE = "rlcheck"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Whether one function can be graded; `message` says why not."""
+
+    status: Literal["provided", "missing", "unloadable"]
+    message: str = ""
+
+
+@dataclass
+class Implementation:
+    """A loaded target and what it provides."""
+
+    target: str
+    location: str
+    version: str
+    isolation: Literal["in-process", "process"]
+    transport: Transport
+    resolutions: dict[str, Resolution]
+
+    def graded(self, name: str) -> Graded:
+        """The function under test, for a law."""
+        return Graded(name, self.transport)
+
+    @property
+    def provides(self) -> tuple[str, ...]:
+        return tuple(n for n, r in self.resolutions.items() if r.status != "missing")
+
+
+def choose(option: str | None, root: Path) -> str:
+    """The target that a run is pointed at: the option, RLCHECK_IMPL, pyproject.toml, rlcheck."""
+    return option or os.environ.get("RLCHECK_IMPL") or _from_pyproject(root) or REFERENCE
+
+
+def _from_pyproject(root: Path) -> str | None:
+    path = root / "pyproject.toml"
+    if not path.is_file():
+        return None
+    settings = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("rlcheck", {})
+    impl: str | None = settings.get("impl")
+    return str(root / impl) if impl and (root / impl).exists() else impl
+
+
+@contextlib.contextmanager
+def load(
+    target: str,
+    functions: tuple[Function, ...] = tuple(FUNCTIONS.values()),
+    *,
+    isolate: bool | None = None,
+    call_seconds: float = CALL_SECONDS,
+) -> Iterator[Implementation]:
+    """Load a target for as long as the context lasts.
+
+    A path is loaded in a worker process; a module or an entry point in this one, unless
+    `isolate` asks for the worker.
+
+    Raises:
+        CannotLoad: with one line that says what is wrong.
+    """
+    names = tuple(function.name for function in functions)
+    path = _as_path(target)
+    if path is not None:
+        target_path = _checked(path)
+        with Worker("path", str(target_path), names, call_seconds=call_seconds) as worker:
+            yield _from_worker(target, str(target_path), worker, functions)
+    elif isolate:
+        with Worker("module", target, names, call_seconds=call_seconds) as worker:
+            yield _from_worker(target, target, worker, functions)
+    else:
+        yield _in_process(target, functions)
+
+
+def _as_path(target: str) -> Path | None:
+    """The target as a path, where it is meant as one."""
+    looks_like_one = target.endswith(".py") or os.sep in target or target.startswith(".")
+    if looks_like_one or Path(target).is_file():
+        return Path(target)
+    if Path(target).is_dir() and not _is_importable(target):
+        return Path(target)
+    return None
+
+
+def _is_importable(target: str) -> bool:
+    if target in entry_points(group=ENTRY_POINTS).names:
+        return True
+    try:
+        return importlib.util.find_spec(target) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _checked(path: Path) -> Path:
+    if not path.exists():
+        raise CannotLoad("there is no such file")
+    if path.is_dir() and not (path / "__init__.py").is_file():
+        raise CannotLoad("it is a folder without __init__.py; name the file to grade")
+    if path.is_file() and path.suffix != ".py":
+        raise CannotLoad("it is no Python file; its name must end in .py")
+    return path.resolve()
+
+
+def _from_worker(
+    target: str, location: str, worker: Worker, functions: tuple[Function, ...]
+) -> Implementation:
+    provided, public = worker.greeting["provided"], worker.greeting["public"]
+    return Implementation(
+        target=target,
+        location=location,
+        version=worker.greeting["version"],
+        isolation="process",
+        transport=worker,
+        resolutions={
+            f.name: _resolve(f, provided[f.name], public)
+            if f.name in provided
+            else _missing(f.name, public)
+            for f in functions
+        },
+    )
+
+
+def _in_process(target: str, functions: tuple[Function, ...]) -> Implementation:
+    module = _import(target)
+    public = [name for name in dir(module) if not name.startswith("_")]
+    found = {f.name: getattr(module, f.name) for f in functions if hasattr(module, f.name)}
+    return Implementation(
+        target=target,
+        location=str(getattr(module, "__file__", None) or target),
+        version=__version__ if target == REFERENCE else str(getattr(module, "__version__", "")),
+        isolation="in-process",
+        transport=InProcess(found),
+        resolutions={
+            f.name: _resolve(f, parameters(found[f.name]), public)
+            if f.name in found
+            else _missing(f.name, public)
+            for f in functions
+        },
+    )
+
+
+def _import(target: str) -> Any:
+    for entry in entry_points(group=ENTRY_POINTS, name=target):
+        return entry.load()
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        return importlib.import_module(target)
+    except ModuleNotFoundError as error:
+        if error.name and (target == error.name or target.startswith(error.name + ".")):
+            raise CannotLoad("there is no such file, module or entry point") from None
+        raise CannotLoad(f"ModuleNotFoundError: {error}") from None
+    except Exception as error:
+        raise CannotLoad(f"{type(error).__name__}: {error}") from None
+
+
+def _missing(name: str, public: list[str]) -> Resolution:
+    near = get_close_matches(name, public, n=1, cutoff=0.8)
+    return Resolution("missing", f"it has {near[0]}; was that meant?" if near else "")
+
+
+def _resolve(function: Function, described: Any, public: list[str]) -> Resolution:
+    if isinstance(described, str):
+        return Resolution("unloadable", described)
+    if described is None:
+        return Resolution("provided")
+    complaint = signature_complaint(function, described)
+    return Resolution("unloadable", complaint) if complaint else Resolution("provided")
+
+
+def signature_complaint(function: Function, described: list[Any]) -> str:
+    """Why the contract's calls do not fit the parameters (name, kind, has default); or ""."""
+    contract = inspect.signature(function.reference())
+    try:
+        offered = inspect.Signature(
+            [
+                inspect.Parameter(
+                    str(name),
+                    inspect._ParameterKind(kind),
+                    default=None if has_default else inspect.Parameter.empty,
+                )
+                for name, kind, has_default in described
+            ]
+        )
+    except (ValueError, TypeError):
+        return "has a signature that cannot be read"
+    required = [p for p in contract.parameters.values() if p.default is inspect.Parameter.empty]
+    try:
+        for wanted in (list(contract.parameters.values()), required):
+            by_position = [p.name for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD]
+            by_name = {p.name: p.name for p in wanted if p.kind is p.KEYWORD_ONLY}
+            bound = offered.bind(*by_position, **by_name)
+            if any(isinstance(v, str) and k != v for k, v in bound.arguments.items()):
+                raise TypeError
+            offered.bind(**{p.name: p.name for p in wanted})
+    except TypeError:
+        bare = [p.replace(annotation=p.empty) for p in contract.parameters.values()]
+        takes = str(offered).replace("=None", "=…")
+        return f"takes {takes}; the contract calls it as {inspect.Signature(bare)}"
+    return ""

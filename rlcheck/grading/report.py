@@ -1,0 +1,90 @@
+"""The canonical report: what a grading run found, as data."""
+
+import msgspec
+
+SCHEMA = 1
+
+EXIT_PASSED, EXIT_FAILED, EXIT_USAGE, EXIT_UNLOADABLE, EXIT_GRADER = range(5)
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The known mistake that the answers look like."""
+
+    id: str
+    description: str
+    report: str | None = None
+
+
+class FunctionReport(msgspec.Struct):
+    """One function: "passed", "failed", "missing" or "unloadable", and why."""
+
+    status: str
+    message: str = ""
+    passed: int = 0
+    laws: int = 0
+
+
+class LawReport(msgspec.Struct):
+    """One law: its verdict, and the failure card's contents where it fails."""
+
+    id: str
+    function: str
+    sentence: str
+    status: str
+    diagnosis: Diagnosis | None = None
+    counterexample: str | None = None
+    expected: str | None = None
+    got: str | None = None
+    allowed: str | None = None
+    message: str = ""
+    equation: str = ""
+    source: str = ""
+    frames: str = ""
+    replay: str = ""
+    examples: int = 0
+    seconds: float = 0.0
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """A grading run; `score` laws hold of `max_score` that were asked for."""
+
+    schema: int = SCHEMA
+    target: str
+    seed: int
+    isolation: str
+    score: int
+    max_score: int
+    functions: dict[str, FunctionReport]
+    laws: list[LawReport]
+    rlcheck: str = ""
+    location: str = ""
+    version: str = ""
+    examples: int = 0
+    error: str = ""  # why the target could not be loaded
+    frames: str = ""
+    fault: str = ""  # why the run is not complete
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> list[LawReport]:
+        """The laws that count and do not hold."""
+        return [law for law in self.laws if law.status not in ("passed", "skipped", "missing")]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all laws hold, 1 some law fails, 3 not loaded, 4 the grader failed."""
+        if self.error:
+            return EXIT_UNLOADABLE
+        if self.fault or any(law.status == "ungradable" for law in self.laws):
+            return EXIT_GRADER
+        return EXIT_PASSED if self.score == self.max_score else EXIT_FAILED
+
+
+def to_json(report: Report) -> bytes:
+    """The report as JSON, schema 1."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2)
+
+
+def from_json(data: bytes) -> Report:
+    """A report read back; raises msgspec.ValidationError where it is none."""
+    return msgspec.json.decode(data, type=Report)

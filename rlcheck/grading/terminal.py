@@ -1,0 +1,181 @@
+"""The report on a terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from rlcheck.catalogue import FUNCTIONS, MODULES
+from rlcheck.grading.power import Matrix
+from rlcheck.grading.report import LawReport, Report
+
+STYLES = {
+    "passed": "green",
+    "failed": "red",
+    "raised": "red",
+    "timed_out": "red",
+    "crashed": "red",
+    "ungradable": "magenta",
+    "unloadable": "red",
+    "missing": "yellow",
+    "skipped": "dim",
+}
+SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The whole report: header, functions, failure cards, summary."""
+    console.print(_header(report))
+    if report.error:
+        console.print(_unloadable(report))
+        return
+    console.print(_functions(report))
+    for law in report.failures:
+        console.print(failure_card(law))
+    console.print(_summary(report))
+
+
+def _header(report: Report) -> RenderableType:
+    version = f" {report.version}" if report.version else ""
+    facts = f"rlcheck {report.rlcheck} · seed {report.seed} · {report.examples} examples a law"
+    where = {"process": "in a worker process", "in-process": "in this process"}[report.isolation]
+    lines = Text(report.target + version, style="bold", overflow="fold")
+    return Group(lines, Text(f"{facts} · {where}", style="dim"), Text())
+
+
+def _unloadable(report: Report) -> RenderableType:
+    lines: list[RenderableType] = [
+        Text.assemble(("cannot be graded: ", "bold red"), report.error, overflow="fold")
+    ]
+    if report.frames:
+        lines.append(Padding(Text(report.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
+    return Group(*lines, Text())
+
+
+def _functions(report: Report) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    shown = {n: f for n, f in report.functions.items() if f.status != "missing" or f.message}
+    for name, entry in shown.items():
+        style = STYLES[entry.status]
+        count = f"{entry.passed}/{entry.laws}" if entry.status in ("passed", "failed") else ""
+        note = entry.message or _diagnoses(report, name)
+        table.add_row(
+            Text(SIGNS.get(entry.status, "✗"), style=style),
+            Text(name, style="bold" if entry.status == "failed" else ""),
+            Text(count or entry.status, style=style),
+            Text(note, style="dim"),
+        )
+    absent = [name for name in report.functions if name not in shown]
+    if not absent:
+        return Group(table, Text())
+    by_module = [
+        f"{module}: {', '.join(names)}"
+        for module in MODULES
+        if (names := [name for name in absent if FUNCTIONS[name].module == module])
+    ]
+    missing = Text.assemble(("not defined  ", "yellow"), "\n             ".join(by_module))
+    return Group(table, Text(), missing, Text())
+
+
+def _diagnoses(report: Report, name: str) -> str:
+    found = dict.fromkeys(
+        law.diagnosis.description
+        for law in report.failures
+        if law.function == name and law.diagnosis
+    )
+    return "; ".join(found)
+
+
+def failure_card(law: LawReport) -> RenderableType:
+    """One failed law: sentence, smallest input, values, likely mistake, equation, replay."""
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold", ratio=1)
+    parts: list[RenderableType] = [Text(law.sentence, style="bold"), Text()]
+    if law.counterexample:
+        parts.append(_python(law.counterexample))
+        parts.append(Text())
+    for label, value in _facts(law):
+        rows.add_row(label, Text(value, overflow="fold"))
+    parts.append(rows)
+    if law.frames:
+        parts.append(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
+    title = Text.assemble((law.status.replace("_", " "), STYLES[law.status]), " ", law.id)
+    return Panel(Group(*parts), title=title, title_align="left", border_style="dim")
+
+
+def _python(source: str) -> RenderableType:
+    return Padding(
+        Syntax(source, "python", theme="ansi_light", word_wrap=True, background_color="default"),
+        (0, 2),
+    )
+
+
+def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
+    if law.status == "raised" or law.expected is None or law.message != "the answer is off":
+        yield "", law.message
+    if law.expected is not None:
+        yield "expected", law.expected
+    if law.got is not None and law.status != "raised":
+        yield "got", law.got
+    if law.allowed is not None:
+        yield "allowed error", law.allowed
+    if law.diagnosis:
+        source = f"  ({law.diagnosis.report})" if law.diagnosis.report else ""
+        yield "likely mistake", f"it {law.diagnosis.description}{source}"
+    if law.equation:
+        yield "law", " ".join(law.equation.split())
+    if law.source:
+        yield "source", law.source
+    yield "replay", law.replay
+
+
+def _summary(report: Report) -> RenderableType:
+    passed = report.score == report.max_score
+    verdict = "all laws hold" if passed else f"{report.max_score - report.score} laws fail"
+    if report.fault:
+        return Text(report.fault, style="magenta")
+    wrong = [law.id for law in report.laws if law.status == "ungradable"]
+    parts = [
+        Text.assemble(
+            (f"{report.score} of {report.max_score} laws", "bold green" if passed else "bold red"),
+            f" · {verdict} · {report.seconds:.1f} s",
+        )
+    ]
+    if wrong:
+        parts.append(Text(f"rlcheck itself failed in {', '.join(wrong)}", style="magenta"))
+    return Group(*parts)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table for lists of laws and mistakes."""
+    out = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        out.add_column(column, overflow="fold")
+    for row in rows:
+        out.add_row(*row)
+    return out
+
+
+def print_matrix(matrix: Matrix, console: Console) -> None:
+    """A row for each mistake; a column for each law, numbered below the title."""
+    console.print(Text(matrix.function, style="bold"))
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for number, _ in enumerate(matrix.laws, 1):
+        grid.add_column(str(number), justify="center")
+    grid.add_column("mistake")
+    for mistake, killers in matrix.killers.items():
+        cells = [Text("✗", style="red") if law in killers else Text("·") for law in matrix.laws]
+        grid.add_row(*cells, Text(mistake.partition(".")[2]))
+    console.print(grid)
+    for number, law in enumerate(matrix.laws, 1):
+        console.print(Text(f"{number:>3}  {law}", style="dim"))
+    console.print()
