@@ -214,3 +214,31 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def is_integer(value: Any) -> bool:
     """Whether a single value is an integer of some kind, and no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
+
+
+def axis_of(name: str, value: Any, ndim: int) -> int:
+    """An axis of an array of rank `ndim`, counted from the front."""
+    if ndim == 0:
+        raise ValueError(f"{name} is {value}, but a scalar has no axis")
+    number = scalar(name, value, allow="anything")
+    if number not in range(-ndim, ndim):
+        raise ValueError(f"{name} is {value}; it must be an integer in [{-ndim}, {ndim})")
+    return int(number) % ndim
+
+
+def logit_rows(name: str, value: ArrayLike, axis: int = -1, *, ndim: int | None = None) -> Floats:
+    """[..., V, ...] float64 logits, each row along `axis` with a finite maximum.
+
+    −inf is a logit (the token is impossible); NaN, +inf and a row of −inf alone are refused.
+    """
+    array = real_array(name, value, ndim=ndim, allow="anything")
+    axis = axis_of("axis", axis, array.ndim)
+    if array.shape[axis] == 0:
+        raise ValueError(f"{name} has shape {array.shape}; a distribution needs an entry")
+    refuse_where(name, array, np.isnan(array) | (array == np.inf), "finite or -inf")
+    impossible = np.argwhere(np.max(array, axis=axis) == -np.inf)
+    if len(impossible):
+        index = [str(i) for i in impossible[0]]
+        index.insert(axis, ":")
+        raise ValueError(f"{name}[{', '.join(index)}] is all -inf; one logit must be finite")
+    return array
