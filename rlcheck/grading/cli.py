@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from rlcheck import __version__
-from rlcheck.catalogue import Function, select
+from rlcheck.catalogue import MODULES, Function, select
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
 from rlcheck.grading.submission import CALL_SECONDS
-from rlcheck.grading.terminal import failure_card, print_matrix, print_report, table
+from rlcheck.grading.terminal import print_card, print_matrix, print_report, table
 
 app = typer.Typer(
     name="rlcheck",
@@ -167,15 +167,18 @@ def replay(
     if result.error:
         print_report(result, console)
     for entry in result.failures:
-        console.print(failure_card(entry))
+        print_card(entry, console)
     if not result.exit_code:
         console.print(f"{found.id} holds: {result.laws[0].examples} examples")
     raise typer.Exit(result.exit_code)
 
 
 def _law(law_id: str) -> Law:
-    known = {law.id: law for function in select([]) for law in laws_of(function)}
+    """A law by its id, or by the id that pytest gives it."""
     wanted = law_id.removeprefix("properties/").removeprefix("test_").replace(".py::test_", "::")
+    module = wanted.partition("::")[0]
+    functions = select([module]) if module in MODULES else ()
+    known = {law.id: law for function in functions for law in laws_of(function)}
     if wanted not in known:
         _usage(f"there is no law {law_id!r}; `rlcheck laws` lists them")
     return known[wanted]

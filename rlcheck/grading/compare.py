@@ -197,3 +197,26 @@ def _tidy(values: NDArray[Any]) -> Any:
 def total(terms: Iterable[Any]) -> float:
     """Σ|terms|, for the bound of a sum."""
     return cast(float, sum(abs(float(term)) for term in terms))
+
+
+def discounted_terms(amounts: Iterable[Any], gamma: float) -> list[Fraction]:
+    """γ^t · amount_t as rational numbers, with 0^0 = 1."""
+    return [exact(gamma) ** t * exact(amount) for t, amount in enumerate(amounts)]
+
+
+def assert_sum(got: Any, terms: Sequence[Any]) -> None:
+    """The answer is the sum of the terms, which are exact, within the bound that they allow."""
+    truth = nearest_float(sum(map(Fraction, terms), Fraction(0)))
+    assert_close(got, truth, terms=total(terms), count=len(terms))
+
+
+def assert_sums(got: Any, rows: Sequence[Sequence[Any]], *, shape: Any = None) -> None:
+    """Each entry of the answer is the sum of its own exact terms; `shape` is that of the answer."""
+    shape = (len(rows),) if shape is None else shape
+    truth = [nearest_float(sum(map(Fraction, terms), Fraction(0))) for terms in rows]
+    assert_close(
+        got,
+        np.reshape(truth, shape),
+        terms=np.reshape([total(terms) for terms in rows], shape),
+        count=max(map(len, rows), default=0),
+    )

@@ -2,12 +2,10 @@
 
 import functools
 import inspect
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -97,35 +95,13 @@ def law(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None
 
 def folder() -> Path:
     """Where the laws lie: inside the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "properties"
-    return installed if installed.is_dir() else package.parent / "properties"
-
-
-def _law_module(name: str) -> Any:
-    """properties/test_NAME.py, under its package's name wherever that lies."""
-    here = folder()
-    if here.parent.name == "rlcheck":
-        return import_module(f"rlcheck.properties.test_{name}")
-    for known in ("properties", "rlcheck_properties"):
-        package = sys.modules.get(known)
-        if package is not None and Path(str(package.__file__)).parent.resolve() == here:
-            return import_module(f"{known}.test_{name}")
-    spec = spec_from_file_location(
-        "rlcheck_properties", here / "__init__.py", submodule_search_locations=[str(here)]
-    )
-    if spec is None or spec.loader is None:
-        raise FileNotFoundError(f"no laws in {here}")
-    package = module_from_spec(spec)
-    sys.modules["rlcheck_properties"] = package
-    spec.loader.exec_module(package)
-    return import_module(f"rlcheck_properties.test_{name}")
+    return Path(str(import_module("rlcheck.properties").__file__)).resolve().parent
 
 
 @functools.cache
 def _laws_by_function(module: str) -> dict[str, tuple[Law, ...]]:
     found: dict[str, list[Law]] = {}
-    for value in vars(_law_module(module)).values():
+    for value in vars(import_module(f"rlcheck.properties.test_{module}")).values():
         if isinstance(declared := getattr(value, "law", None), Law):
             found.setdefault(declared.function, []).append(declared)
     return {function: tuple(laws) for function, laws in found.items()}

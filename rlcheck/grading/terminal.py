@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
-from rich.syntax import Syntax
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,7 @@ STYLES = {
     "missing": "yellow",
     "skipped": "dim",
 }
+PLAIN_MISMATCH = "the answer is off"  # expected and got say it already
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 
 
@@ -35,7 +35,7 @@ def print_report(report: Report, console: Console) -> None:
         return
     console.print(_functions(report))
     for law in report.failures:
-        console.print(failure_card(law))
+        print_card(law, console)
     console.print(_summary(report))
 
 
@@ -94,34 +94,34 @@ def _diagnoses(report: Report, name: str) -> str:
     return "; ".join(found)
 
 
-def failure_card(law: LawReport) -> RenderableType:
-    """One failed law: sentence, smallest input, values, likely mistake, equation, replay."""
-    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold", ratio=1)
-    parts: list[RenderableType] = [Text(law.sentence, style="bold"), Text()]
+def print_card(law: LawReport, console: Console) -> None:
+    """One failed law: sentence, smallest input, values, likely mistake, equation, replay.
+
+    What is meant for copying, the input and the command, is printed on lines without a border.
+    """
+    title = Text.assemble((f"{law.status.replace('_', ' ')} ", STYLES[law.status]), law.id)
+    console.print(Rule(title, align="left", style="dim"))
+    console.print(Text(law.sentence, style="bold"))
     if law.counterexample:
-        parts.append(_python(law.counterexample))
-        parts.append(Text())
+        console.print()
+        console.print(Padding(Text(law.counterexample, style="cyan"), (0, 0, 0, 2)), soft_wrap=True)
+    console.print()
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_column(style="dim", no_wrap=True, min_width=len("likely mistake"))
+    rows.add_column(overflow="fold")
     for label, value in _facts(law):
-        rows.add_row(label, Text(value, overflow="fold"))
-    parts.append(rows)
+        rows.add_row(label, Text(value, style="yellow" if label == "likely mistake" else ""))
+    console.print(rows)
     if law.frames:
-        parts.append(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
-    title = Text.assemble((law.status.replace("_", " "), STYLES[law.status]), " ", law.id)
-    return Panel(Group(*parts), title=title, title_align="left", border_style="dim")
-
-
-def _python(source: str) -> RenderableType:
-    return Padding(
-        Syntax(source, "python", theme="ansi_light", word_wrap=True, background_color="default"),
-        (0, 2),
-    )
+        console.print(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
+    replay = Text.assemble(("replay          ", "dim"), law.replay)
+    console.print(replay, soft_wrap=True)
+    console.print()
 
 
 def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
-    if law.status == "raised" or law.expected is None or law.message != "the answer is off":
-        yield "", law.message
+    if law.message and law.message != PLAIN_MISMATCH:
+        yield "what happened", law.message
     if law.expected is not None:
         yield "expected", law.expected
     if law.got is not None and law.status != "raised":
@@ -132,10 +132,9 @@ def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
         source = f"  ({law.diagnosis.report})" if law.diagnosis.report else ""
         yield "likely mistake", f"it {law.diagnosis.description}{source}"
     if law.equation:
-        yield "law", " ".join(law.equation.split())
+        yield "formula", " ".join(law.equation.split())
     if law.source:
         yield "source", law.source
-    yield "replay", law.replay
 
 
 def _summary(report: Report) -> RenderableType:

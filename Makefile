@@ -1,0 +1,42 @@
+# Each target makes what it needs: a virtual environment in .venv, with pinned versions.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES = pyproject.toml constraints.txt
+
+.PHONY: demo test slow lint table benchmark clean
+
+demo: $(VENV)/core ## grade the bundled example submission
+	$(BIN)/rlcheck demo
+
+test: $(VENV)/dev ## run the fast suite: all laws, the kill matrix, the grader's tests
+	$(BIN)/pytest -m fast -n auto
+
+slow: $(VENV)/dev ## run the slow suite
+	$(BIN)/pytest -m slow -n auto
+
+lint: $(VENV)/dev ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+table: $(VENV)/dev ## write the table of functions in the README anew
+	$(BIN)/python -m rlcheck.grading.overview README.md
+
+benchmark: $(VENV)/dev ## print the ratios that the README states
+	$(BIN)/python experiments/benchmark_suite.py
+	$(BIN)/python experiments/benchmark_logprobs.py
+
+$(VENV)/core: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(PIP) torch
+	$(PIP) -e ".[dev]"
+	touch $@
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

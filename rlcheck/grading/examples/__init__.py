@@ -1,0 +1,1 @@
+"""Bundled submissions, to try the grader on."""

@@ -1,0 +1,124 @@
+"""The pytest plugin: `--impl`, Hypothesis profiles, the header.
+
+It is registered for everyone who has rlcheck installed and stays silent unless it is used: it
+adds one option, and does the rest only where an implementation is chosen or the laws themselves
+are collected.
+"""
+
+import os
+import random
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rlcheck.grading.implementation import Implementation
+
+KNOWN_VARIABLES = ("RLCHECK_IMPL", "RLCHECK_LANG", "RLCHECK_MODEL", "RLCHECK_PROFILE")
+PROFILES = {"fast": 100, "thorough": 1000, "grading": 100}
+
+IMPLEMENTATION = pytest.StashKey["Implementation"]()
+_RESOURCES = pytest.StashKey[ExitStack]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --impl."""
+    parser.getgroup("rlcheck").addoption(
+        "--impl",
+        metavar="TARGET",
+        help="what the laws of rlcheck judge: a file, a package folder, a dotted module or an "
+        "entry point's name (default: RLCHECK_IMPL, [tool.rlcheck] impl, rlcheck itself)",
+    )
+
+
+def is_used(config: pytest.Config) -> bool:
+    """Whether this run has to do with the laws."""
+    from rlcheck.grading.laws import folder
+
+    laws = folder()
+    named = (Path(str(arg).partition("::")[0]) for arg in config.args)
+    return bool(config.getoption("--impl")) or any(
+        laws.is_relative_to(path.absolute()) or path.absolute().is_relative_to(laws)
+        for path in named
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register rlcheck's Hypothesis profiles, choose one, and fix the seed that is reported."""
+    if not is_used(config):
+        return
+    from hypothesis import HealthCheck, settings
+
+    for name, examples in PROFILES.items():
+        # Ours from top to bottom: under CI=1 Hypothesis's own profile would derandomise.
+        settings.register_profile(
+            name,
+            settings.get_profile("default"),
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            derandomize=False,
+            print_blob=True,
+            suppress_health_check=[
+                HealthCheck.too_slow,
+                HealthCheck.function_scoped_fixture,
+                HealthCheck.differing_executors,
+            ],
+        )
+    profile = os.environ.get("RLCHECK_PROFILE", "fast")
+    if profile not in PROFILES:
+        raise pytest.UsageError(
+            f"RLCHECK_PROFILE is {profile!r}; it must be one of {', '.join(PROFILES)}"
+        )
+    if not config.getoption("--hypothesis-profile", None):
+        config.option.hypothesis_profile = profile
+    if not config.getoption("--hypothesis-seed", None):
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def implementation(config: pytest.Config) -> "Implementation":
+    """What this run is pointed at, loaded when it is first asked for."""
+    if IMPLEMENTATION not in config.stash:
+        from rlcheck.grading.implementation import choose, load
+        from rlcheck.grading.submission import CannotLoad
+
+        target = choose(config.getoption("--impl"), config.rootpath)
+        resources = ExitStack()
+        try:
+            config.stash[IMPLEMENTATION] = resources.enter_context(load(target))
+        except CannotLoad as error:
+            raise pytest.UsageError(f"--impl {target}: {error}") from None
+        config.stash[_RESOURCES] = resources
+    return config.stash[IMPLEMENTATION]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is judged, with which seed and profile, and how it is isolated."""
+    if not is_used(config):
+        return []
+    loaded = implementation(config)
+    version = f" {loaded.version}" if loaded.version else ""
+    lines = [
+        f"rlcheck: judging {loaded.target}{version} at {loaded.location} ({loaded.isolation})",
+        f"rlcheck: hypothesis profile {config.getoption('--hypothesis-profile')}, "
+        f"seed {config.getoption('--hypothesis-seed')}",
+    ]
+    unknown = [n for n in os.environ if n.startswith("RLCHECK_") and n not in KNOWN_VARIABLES]
+    lines += [f"rlcheck: warning: {name} is no variable of rlcheck" for name in sorted(unknown)]
+    return lines
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the worker process, where there is one."""
+    resources = config.stash.get(_RESOURCES, None)
+    if resources is not None:
+        resources.close()
+
+
+@pytest.fixture(scope="session")
+def rlcheck_implementation(pytestconfig: pytest.Config) -> "Implementation":
+    """The implementation that the laws judge."""
+    return implementation(pytestconfig)
