@@ -102,8 +102,11 @@ def causal_response_logprobs(
         Bengio, Ducharme, Vincent and Jauvin (2003), A neural probabilistic language model,
         section 1: P(w) = Π_t P(w_t | w_1 … w_{t−1}).
     """
-    # A tensor stays one until its rows are read: bfloat16 would have to be copied as a whole.
-    source: Any = logits.detach() if hasattr(logits, "detach") else as_numbers("logits", logits)
+    source: Any = logits
+    if str(getattr(logits, "dtype", "")) == "torch.bfloat16":
+        source = source.detach()  # NumPy has no such dtype: converted row by row, not as a whole
+    else:
+        source = as_numbers("logits", logits)
     if len(source.shape) != 3:
         raise ValueError(f"logits has shape {tuple(source.shape)}; it must be [B, L, V]")
     batch, length, vocabulary = source.shape
