@@ -223,3 +223,7 @@ def _spinner() -> Iterator[Callable[[str], None]]:
 def _usage(text: str) -> NoReturn:
     errors.print(text, style="red")
     raise typer.Exit(EXIT_USAGE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""Grading files from outside: what loads, what does not, what stops, and what is reported."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlcheck.grading.grade import grade
+from rlcheck.grading.report import (
+    EXIT_FAILED,
+    EXIT_GRADER,
+    EXIT_PASSED,
+    EXIT_UNLOADABLE,
+    Report,
+    from_json,
+    to_json,
+)
+
+Write = Callable[[str], str]
+
+RIGHT = """
+    import math
+
+    def discounted_td_sum(deltas, gamma):
+        deltas = [float(d) for d in numbers(deltas)]
+        if not 0 <= gamma <= 1 or any(not math.isfinite(d) for d in deltas):
+            raise ValueError("deltas or gamma")
+        return math.fsum(gamma ** t * d for t, d in enumerate(deltas))
+
+    def numbers(values):
+        if isinstance(values, (str, bytes, dict)) or values is None:
+            raise TypeError("numbers are due")
+        if any(hasattr(v, "__len__") for v in values):
+            raise ValueError("a vector is due")
+        return values
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a submission and give its path."""
+
+    def written(source: str) -> str:
+        path = tmp_path / "solution.py"
+        path.write_text(textwrap.dedent(source), encoding="utf-8")
+        return str(path)
+
+    return written
+
+
+def statuses(report: Report) -> set[str]:
+    return {law.status for law in report.laws}
+
+
+def test_a_right_function_gets_full_marks(write: Write) -> None:
+    report = grade(write(RIGHT), only=["discounted_td_sum"])
+    assert (report.score, report.exit_code) == (report.max_score, EXIT_PASSED), report.failures
+    assert report.score >= 3
+    assert report.isolation == "process"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def discounted_return(:\n", "SyntaxError"),
+        ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("raise RuntimeError('first line\\nsecond')\n", "RuntimeError: first line"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("", "it defines none of the functions"),
+        ("import sys; sys.exit(0)\n", "SystemExit"),
+        ("import os; os._exit(3)\n", "its import ended the process (it exited with status 3)"),
+        ("import rlcheck\n", "ImportError: a graded submission cannot import rlcheck"),
+        ("from rlcheck.returns import *\n", "ImportError: a graded submission cannot import"),
+        ("\0", "SyntaxError"),
+    ],
+)
+def test_what_cannot_be_loaded_is_reported_in_one_line(
+    write: Write, source: str, says: str
+) -> None:
+    report = grade(write(source), only=["discounted_return"])
+    assert report.error.startswith(says)
+    assert "\n" not in report.error
+    assert report.exit_code == EXIT_UNLOADABLE
+    assert report.functions["discounted_return"].status == "unloadable"
+    assert (report.score, statuses(report)) == (0, {"missing"})
+    assert report.max_score == len(report.laws) >= 3
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no_such_file.py", "there is no such file"),
+        ("no_such_module", "there is no such file, module or entry point"),
+        ("./nowhere", "there is no such file"),
+        (".", "it is a folder without __init__.py"),
+        ("pyproject.toml", "it is no Python file"),
+    ],
+)
+def test_a_target_that_is_no_submission(
+    target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    report = grade(target)
+    assert report.error.startswith(says)
+    assert report.exit_code == EXIT_UNLOADABLE
+
+
+def test_a_package_folder_is_loaded_whole(tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .inner import discounted_td_sum\n")
+    (package / "inner.py").write_text(textwrap.dedent(RIGHT))
+    assert grade(str(package), only=["discounted_td_sum"]).exit_code == EXIT_PASSED
+
+
+def test_a_sibling_does_not_shadow_the_standard_library(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("raise RuntimeError('shadowed')\n")
+    (tmp_path / "helper_of_mine.py").write_text("HALF = 0.5\n")
+    source = "import random, numpy, helper_of_mine\n" + textwrap.dedent(RIGHT)
+    assert grade(write(source), only=["discounted_td_sum"]).exit_code == EXIT_PASSED
+
+
+def test_missing_functions_are_named_and_cost_nothing_unless_asked_for(write: Write) -> None:
+    path = write(RIGHT + "\n    def discounted_returns(rewards, gamma): ...\n")
+    free = grade(path)
+    assert free.exit_code == EXIT_PASSED
+    assert free.functions["td_residuals"].status == "missing"
+    assert "discounted_returns" in free.functions["discounted_return"].message
+    assert statuses(free) == {"passed", "skipped"}
+    asked = grade(path, only=["discounted_td_sum", "td_residuals"])
+    assert asked.exit_code == EXIT_FAILED
+    assert statuses(asked) == {"passed", "missing"}
+    assert asked.max_score == len(asked.laws) > asked.score
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("discounted_return = 3", "is a int, not a function"),
+        ("def discounted_return(rewards): ...", "takes (rewards); the contract calls it as (r"),
+        ("def discounted_return(r, g): ...", "takes (r, g); the contract"),
+        ("def discounted_return(gamma, rewards): ...", "takes (gamma, rewards); the contract"),
+        ("def discounted_return(rewards, gamma, more): ...", "takes (rewards, gamma, more)"),
+    ],
+)
+def test_another_signature_is_said_before_any_law_runs(
+    write: Write, source: str, says: str
+) -> None:
+    report = grade(write(source))
+    entry = report.functions["discounted_return"]
+    assert entry.status == "unloadable"
+    assert entry.message.startswith(says)
+    assert report.exit_code == EXIT_FAILED
+    assert report.max_score >= 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def discounted_return(rewards, gamma): return 0",
+        "def discounted_return(rewards, gamma, *, fast=True): return 0",
+        "def discounted_return(*args, **kwargs): return 0",
+        "discounted_return = lambda rewards, gamma: 0",
+        "class R:\n    def __call__(self, rewards, gamma): return 0\ndiscounted_return = R()",
+        "import functools\n@functools.cache\ndef discounted_return(rewards, gamma): return 0",
+    ],
+)
+def test_a_callable_that_takes_the_contracts_calls_is_graded(write: Write, source: str) -> None:
+    assert grade(write(source)).functions["discounted_return"].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("while True: pass", "timed_out"),
+        ("import time; time.sleep(60)", "timed_out"),
+        ("import os; os._exit(0)", "crashed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "crashed"),
+        ("import ctypes; ctypes.string_at(0)", "crashed"),
+        ("import sys; sys.exit()", "raised"),
+        ("raise KeyError(3)", "raised"),
+        ("return (x for x in rewards)", "raised"),
+        ("return object()", "raised"),
+        ("return 'text'", "failed"),
+        ("return None", "failed"),
+        ("return [1.0, [2.0, 3.0]]", "failed"),
+        ("return {'a': 1}", "failed"),
+        ("return [0.0]", "failed"),
+        ("return 1j", "raised"),
+        ("def f(): return f()\n        return f()", "raised"),
+        ("x = []; x.append(x); return x", "raised"),
+        ("return [0.0] * 10_000_000", "raised"),
+    ],
+)
+def test_bad_answers_get_a_verdict(write: Write, body: str, status: str) -> None:
+    source = f"""
+    def discounted_return(rewards, gamma):
+        {body}
+    """
+    report = grade(write(source), only=["discounted_return"], call_seconds=0.5, total_seconds=30)
+    assert status in statuses(report)
+    assert not statuses(report) & {"passed", "ungradable"} or status == "raised"
+    assert report.exit_code == EXIT_FAILED
+
+
+def test_a_killed_worker_is_replaced(write: Write) -> None:
+    source = (
+        RIGHT
+        + """
+    import os
+
+    def discounted_return(rewards, gamma):
+        os._exit(1)
+    """
+    )
+    report = grade(write(source), only=["discounted_return", "discounted_td_sum"])
+    assert {law.status for law in report.laws if law.function == "discounted_return"} == {"crashed"}
+    assert report.functions["discounted_td_sum"].status == "passed"
+
+
+def test_the_whole_process_group_is_killed(write: Write, tmp_path: Path) -> None:
+    mark = tmp_path / "alive"
+    source = f"""
+    import subprocess
+
+    def discounted_return(rewards, gamma):
+        subprocess.Popen(["sh", "-c", "sleep 2; touch {mark}"])
+        while True:
+            pass
+    """
+    grade(write(source), only=["discounted_return"], call_seconds=0.2, total_seconds=0.4)
+    time.sleep(2.5)
+    assert not mark.exists()
+
+
+def test_prints_do_not_disturb_the_protocol(write: Write) -> None:
+    source = RIGHT.replace(
+        "deltas = [", 'print("noise" * 1000); os.write(2, b"\\0" * 1000); deltas = ['
+    ).replace("import math", "import math, os")
+    assert grade(write(source), only=["discounted_td_sum"]).exit_code == EXIT_PASSED
+
+
+def test_time_runs_out_for_the_rest_of_the_run(write: Write) -> None:
+    source = "def discounted_return(rewards, gamma):\n    import time; time.sleep(9)\n"
+    report = grade(write(source), only=["returns"], call_seconds=0.2, total_seconds=0.3)
+    assert report.exit_code == EXIT_FAILED
+    assert report.max_score == len(report.laws)
+    assert report.seconds < 10
+
+
+def test_the_same_seed_gives_the_same_report(write: Write) -> None:
+    path = write("def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n")
+
+    def untimed(seed: int) -> list[tuple[str, str, str | None]]:
+        report = grade(path, only=["discounted_return"], seed=seed)
+        return [(law.id, law.status, law.counterexample) for law in report.laws]
+
+    assert untimed(3) == untimed(3)
+
+
+def test_a_law_draws_the_same_whichever_others_run(write: Write) -> None:
+    path = write("def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n")
+    whole = grade(path)
+    for law in whole.failures:
+        (alone,) = grade(path, only=[law.function], law=law.id).failures
+        assert (alone.counterexample, alone.got) == (law.counterexample, law.got)
+
+
+def test_the_report_survives_json(write: Write) -> None:
+    report = grade(write("def discounted_return(rewards, gamma):\n    return 0.0\n"))
+    assert from_json(to_json(report)) == report
+    data = json.loads(to_json(report))
+    assert data["schema"] == 1
+    assert {"target", "seed", "isolation", "score", "max_score", "functions", "laws"} <= set(data)
+    keys = "id function sentence status diagnosis counterexample expected got"
+    assert all(set(keys.split()) <= set(law) for law in data["laws"])
+
+
+def test_a_counterexample_can_be_pasted(write: Write) -> None:
+    import numpy as np
+
+    path = write("def dqn_targets(rewards, terminal, next_q, gamma):\n    return 0.5\n")
+    seen = []
+    for law in grade(path, only=["dqn_targets"]).failures:
+        for line in (law.counterexample or "").splitlines():
+            eval(line, {"np": np, "dqn_targets": lambda *a, **k: seen.append((a, k))})
+    assert seen
+
+
+def test_interruption_leaves_a_report(write: Write) -> None:
+    def interrupt(name: str) -> None:
+        if name == "potential_shaping":
+            raise KeyboardInterrupt
+
+    source = RIGHT + "\n    def potential_shaping(rewards, potentials, gamma): ...\n"
+    report = grade(write(source), progress=interrupt)
+    assert report.functions["discounted_td_sum"].status == "passed"
+    assert report.exit_code == EXIT_GRADER
+    assert "interrupted" in report.fault
+    assert {law.status for law in report.laws if law.function == "potential_shaping"} == {
+        "ungradable"
+    }
+
+
+def test_ones_own_module_is_graded_in_process_or_isolated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trainer_of_mine.py").write_text(textwrap.dedent(RIGHT))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for isolate, tier in ((None, "in-process"), (True, "process")):
+        report = grade("trainer_of_mine", only=["discounted_td_sum"], isolate=isolate)
+        assert (report.exit_code, report.isolation) == (EXIT_PASSED, tier)
+
+
+def test_the_reference_grades_itself_in_full() -> None:
+    report = grade("rlcheck", examples=10)
+    assert (report.exit_code, report.score) == (EXIT_PASSED, report.max_score)
+    assert set(report.functions) == {name for name, f in report.functions.items() if f.laws}
+
+
+def test_importing_rlcheck_imports_no_torch() -> None:
+    code = "import rlcheck, sys; print('torch' in sys.modules, 'hypothesis' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert out.stdout.split() == ["False", "False"]

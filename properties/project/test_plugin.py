@@ -1,0 +1,99 @@
+"""Pointing pytest at an implementation: option, variable, pyproject.toml, and an honest header."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAWS = str(ROOT / "properties" / "test_returns.py")
+RIGHT = str(ROOT / "properties" / "alternatives" / "plain.py")
+WRONG = "def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n"
+
+
+def run_pytest(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RLCHECK", "PYTEST"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments],
+        cwd=cwd,
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    return path
+
+
+def test_the_reference_is_judged_unless_told_otherwise() -> None:
+    code, out = run_pytest(LAWS, "-k", "discounted_return", "--verbose")
+    assert code == 0
+    assert "rlcheck: judging rlcheck" in out
+    assert "hypothesis profile fast, seed " in out
+
+
+def test_the_option_goes_before_the_variable(wrong: Path) -> None:
+    code, out = run_pytest(
+        LAWS, "-k", "discounted_return", "-v", "--impl", RIGHT, RLCHECK_IMPL=str(wrong)
+    )
+    assert code == 0, out
+    assert f"judging {RIGHT}" in out
+
+
+def test_the_variable_points_at_a_file_that_runs_in_a_worker(wrong: Path) -> None:
+    code, out = run_pytest(LAWS, "-v", "-k", "return_to_go or discounted", RLCHECK_IMPL=str(wrong))
+    assert code == 1
+    assert f"judging {wrong} at {wrong} (process)" in out
+    assert f"return_to_go of {wrong} is missing" in out
+
+
+def test_pyproject_points_at_a_file(tmp_path: Path, wrong: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.rlcheck]\nimpl = "wrong.py"\n[tool.pytest]\n')
+    code, out = run_pytest(
+        "--pyargs", "rlcheck.properties.test_returns", "-v", "-k", "discounted", cwd=tmp_path
+    )
+    assert code == 1
+    assert f"judging {wrong}" in out
+
+
+def test_what_cannot_be_loaded_is_a_usage_error(tmp_path: Path) -> None:
+    code, out = run_pytest(LAWS, "--impl", str(tmp_path / "absent.py"))
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "there is no such file" in out
+
+
+def test_unknown_variables_are_warned_of() -> None:
+    _, out = run_pytest(LAWS, "-v", "-k", "no_such_law", RLCHECK_IMPLEMENTATION="x")
+    assert "RLCHECK_IMPLEMENTATION is no variable of rlcheck" in out
+
+
+def test_an_unknown_profile_is_refused() -> None:
+    code, out = run_pytest(LAWS, RLCHECK_PROFILE="sloppy")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "RLCHECK_PROFILE is 'sloppy'" in out
+
+
+def test_the_seed_repeats_a_failure(wrong: Path) -> None:
+    arguments = (LAWS, "-k", "discounted_return", "--impl", str(wrong), "--hypothesis-seed", "7")
+    first, second = run_pytest(*arguments), run_pytest(*arguments)
+    cut = [
+        out.partition("short test summary")[2].rpartition(" in ")[0] for _, out in (first, second)
+    ]
+    assert cut[0] == cut[1]
+    assert first[0] == 1
+
+
+def test_the_plugin_is_silent_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text("def test_mine(): pass\n")
+    code, out = run_pytest("-v", cwd=tmp_path)
+    assert code == 0
+    assert "rlcheck:" not in out

@@ -1,0 +1,43 @@
+"""The README's table of functions, with their laws and mistakes counted.
+
+`python -m rlcheck.grading.overview README.md` writes it anew between its two marks.
+"""
+
+import sys
+from pathlib import Path
+
+from rlcheck.catalogue import COURSES, FUNCTIONS
+from rlcheck.grading.laws import laws_of
+from rlcheck.mistakes import mistakes_of
+
+BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
+
+
+def overview() -> str:
+    """A Markdown table, one row for each function and the totals last."""
+    rows = ["| part | function | laws | mistakes |", "|---|---|--:|--:|"]
+    laws = mistakes = 0
+    for course in COURSES:
+        for function in FUNCTIONS.values():
+            if function.course != course:
+                continue
+            counts = len(laws_of(function)), len(mistakes_of(function.name))
+            laws, mistakes = laws + counts[0], mistakes + counts[1]
+            place = f"{course} · {function.module}"
+            rows.append(f"| {place} | `{function.name}` | {counts[0]} | {counts[1]} |")
+    rows.append(f"| | **{len(FUNCTIONS)} functions** | **{laws}** | **{mistakes}** |")
+    return "\n".join(rows)
+
+
+def with_overview(text: str) -> str:
+    """The text with the table between its marks replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the text has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{overview()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(with_overview(path.read_text(encoding="utf-8")), encoding="utf-8")
