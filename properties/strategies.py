@@ -73,3 +73,28 @@ def refuse(*args: Any, says: str, **kwargs: Any) -> Refusal:
 def refusals(cases: Sequence[Refusal]) -> st.SearchStrategy[Refusal]:
     """Each of the cases."""
     return st.sampled_from(cases)
+
+
+def _array_of(dtype: type) -> Callable[[list[Any]], Any]:
+    def convert(values: list[Any]) -> Any:
+        return np.array(values, dtype=dtype)
+
+    return convert
+
+
+WHOLE: tuple[int, ...] = (0, 1, -1, 2, -2, 3, -3, 5, -5, 7)
+FORMS: tuple[Callable[[list[Any]], Any], ...] = (
+    list,
+    tuple,
+    *map(_array_of, (np.float64, np.int64, np.float32, np.int8)),
+)
+
+
+def whole_numbers(min_size: int = 0, max_size: int = 6) -> st.SearchStrategy[list[int]]:
+    """Lists of small integers, which every form of FORMS holds exactly."""
+    return steps(WHOLE.__getitem__, len(WHOLE), min_size=min_size, max_size=max_size)
+
+
+def forms() -> st.SearchStrategy[Callable[[list[Any]], Any]]:
+    """What makes a vector of a list: lists, tuples, arrays of several dtypes."""
+    return st.sampled_from(FORMS)
