@@ -57,7 +57,7 @@ def test_the_variable_points_at_a_file_that_runs_in_a_worker(wrong: Path) -> Non
 
 
 def test_pyproject_points_at_a_file(tmp_path: Path, wrong: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.rlcheck]\nimpl = "wrong.py"\n[tool.pytest]\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.rlcheck]\nimpl = "wrong.py"\n')
     code, out = run_pytest(
         "--pyargs", "rlcheck.properties.test_returns", "-v", "-k", "discounted", cwd=tmp_path
     )

@@ -52,18 +52,27 @@ class Implementation:
         return tuple(n for n, r in self.resolutions.items() if r.status != "missing")
 
 
-def choose(option: str | None, root: Path) -> str:
-    """The target that a run is pointed at: the option, RLCHECK_IMPL, pyproject.toml, rlcheck."""
-    return option or os.environ.get("RLCHECK_IMPL") or _from_pyproject(root) or REFERENCE
+def choose(option: str | None, start: Path) -> str:
+    """The target that a run is pointed at: the option, RLCHECK_IMPL, pyproject.toml, rlcheck.
+
+    The pyproject.toml is the nearest one at or above `start` with a table [tool.rlcheck]; a path
+    in it is relative to it.
+    """
+    return option or os.environ.get("RLCHECK_IMPL") or _from_pyproject(start) or REFERENCE
 
 
-def _from_pyproject(root: Path) -> str | None:
-    path = root / "pyproject.toml"
-    if not path.is_file():
-        return None
-    settings = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("rlcheck", {})
-    impl: str | None = settings.get("impl")
-    return str(root / impl) if impl and (root / impl).exists() else impl
+def _from_pyproject(start: Path) -> str | None:
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            try:
+                tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise CannotLoad(f"{path} is no TOML: {error}") from None
+            impl: str | None = tables.get("rlcheck", {}).get("impl")
+            if impl:
+                return str(folder / impl) if (folder / impl).exists() else impl
+    return None
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ are collected.
 import os
 import random
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,10 +37,12 @@ def is_used(config: pytest.Config) -> bool:
     from rlcheck.grading.laws import folder
 
     laws = folder()
-    named = (Path(str(arg).partition("::")[0]) for arg in config.args)
-    return bool(config.getoption("--impl")) or any(
-        laws.is_relative_to(path.absolute()) or path.absolute().is_relative_to(laws)
-        for path in named
+    named = [str(arg).partition("::")[0] for arg in config.args]
+    paths = [(config.invocation_params.dir / name).resolve() for name in named]
+    return (
+        bool(config.getoption("--impl"))
+        or any(name.startswith("rlcheck.properties") for name in named)
+        or any(laws.is_relative_to(path) or path.is_relative_to(laws) for path in paths)
     )
 
 
@@ -77,20 +78,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_profile = profile
     if not config.getoption("--hypothesis-seed", None):
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+    implementation(config)
 
 
 def implementation(config: pytest.Config) -> "Implementation":
-    """What this run is pointed at, loaded when it is first asked for."""
+    """What this run is pointed at; loaded once."""
     if IMPLEMENTATION not in config.stash:
         from rlcheck.grading.implementation import choose, load
         from rlcheck.grading.submission import CannotLoad
 
-        target = choose(config.getoption("--impl"), config.rootpath)
         resources = ExitStack()
+        option = config.getoption("--impl")
         try:
+            target = choose(option, config.invocation_params.dir)
             config.stash[IMPLEMENTATION] = resources.enter_context(load(target))
         except CannotLoad as error:
-            raise pytest.UsageError(f"--impl {target}: {error}") from None
+            raise pytest.UsageError(f"{option or 'the implementation to judge'}: {error}") from None
         config.stash[_RESOURCES] = resources
     return config.stash[IMPLEMENTATION]
 
