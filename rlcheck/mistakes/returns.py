@@ -557,6 +557,8 @@ def drops_the_last_reward(reward, next_value, *, gamma, terminated):
 )
 def ends_with_the_batch(reward, next_value, *, gamma, terminated):
     y = np.array(reference.collector_target(reward, next_value, gamma=gamma, terminated=terminated))
+    if y.ndim == 0:
+        return float(y)
     y[..., -1:] = np.broadcast_to(reward, y.shape)[..., -1:]
     return y
 
