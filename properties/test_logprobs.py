@@ -418,7 +418,7 @@ def test_scores_have_one_column_less_than_the_ids(causal_response_logprobs, batc
 @law(
     whole=whole_numbers(min_size=4, max_size=9),
     form=forms(),
-    kind=st.sampled_from([list, np.int32, np.uint8, np.int64]),
+    kind=st.sampled_from([list, np.int32, np.int8, np.int64]),
     flag=st.sampled_from([list, np.bool_, np.float32]),
 )
 def test_causal_logprobs_read_any_array_and_leave_it_alone(
@@ -426,12 +426,10 @@ def test_causal_logprobs_read_any_array_and_leave_it_alone(
 ):
     """Logits of any dtype give the same answer, and no argument is changed."""
     rows = [[whole[0], whole[1]], [whole[2], whole[3]], [whole[-1], 0]]
-    ids, mask = [[0, whole[0] % 2, 1], [1, 0, -whole[1] % 2]], [[0, 1, 0], [0, 0, 1]]
+    ids, mask = [[0, whole[0] % 2, -100], [1, 0, whole[1] % 2]], [[0, 1, 0], [0, 0, 1]]
     truth = reference.causal_response_logprobs(np.array([rows, rows], float), ids, mask).selected
-    ids, mask = (
-        (ids if kind is list else np.array(ids, kind)),
-        (mask if flag is list else np.array(mask, flag)),
-    )
+    ids = ids if kind is list else np.array(ids, dtype=kind)
+    mask = mask if flag is list else np.array(mask, dtype=flag)
     selected, _ = record(
         causal_response_logprobs(form([rows, rows]), ids, mask), "selected", "shifted_mask"
     )
@@ -741,23 +739,27 @@ def test_no_tokens_leave_the_ratio_at_one(sequence_logprob_ratio, rows, length, 
     assert_close(got, math.exp(length), terms=(1.0 + length) * math.exp(length))
 
 
-HUGE = (0.0, -1.0, -800.0, -1e308, -1.7e308)
+HUGE = -(2.0**1023)  # two of them overflow, and their sums are exact in any order
 
 
-@law(pairs=steps(lambda new, old: ((*HUGE, -inf)[new], HUGE[old]), 6, 5, min_size=1, max_size=5))
-@example(pairs=[(-1.7e308, 0.0), (-1.7e308, 0.0), (0.0, -1.7e308), (0.0, -1.7e308)])
-@example(pairs=[(-1.7e308, -1.7e308), (-1.7e308, -1.7e308)])
-@example(pairs=[(-inf, 0.0), (0.0, -1.7e308), (0.0, -1.7e308)])
+@law(
+    pairs=steps(
+        lambda new, old: ((0.0, HUGE, -inf)[new], (0.0, HUGE)[old]), 3, 2, min_size=1, max_size=6
+    )
+)
+@example(pairs=[(HUGE, 0.0), (HUGE, 0.0), (0.0, HUGE), (0.0, HUGE)])
+@example(pairs=[(HUGE, HUGE), (HUGE, HUGE)])
+@example(pairs=[(-inf, 0.0), (0.0, HUGE), (0.0, HUGE)])
+@example(pairs=[(0.0, -800.0)])
 def test_sequence_ratio_overflows_quietly(sequence_logprob_ratio, pairs):
     """A ratio beyond float64 is inf, an impossible token makes it 0, without a warning.
 
     An overflow on the way to a finite sum does not count.
     """
     new, old = zip(*pairs, strict=True)
-    got = assert_quiet(sequence_logprob_ratio, list(new), list(old))
-    scale = 1.0 + sum(total(pair) for pair in pairs if pair[0] > -inf)
     truth = exact_ratio(pairs)
-    assert_close(got, truth, terms=truth * min(scale, 1e4))
+    got = assert_quiet(sequence_logprob_ratio, list(new), list(old))
+    assert_close(got, truth, terms=truth)
 
 
 @law(
