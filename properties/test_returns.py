@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from hypothesis import example
@@ -27,6 +28,7 @@ from .strategies import (
     REALS,
     WHOLE,
     discounts,
+    even_steps,
     forms,
     reals,
     refusals,
@@ -192,7 +194,7 @@ class Episodes:
 
 def episodes() -> st.SearchStrategy[Episodes]:
     """Up to eleven steps, a third of them terminal; none at all, too."""
-    records = steps(
+    records = even_steps(
         lambda reward, value, flag: (REALS[reward], REALS[value], flag == 2),
         256,
         256,
@@ -231,7 +233,7 @@ class MacroWalk:
 
 def macro_walks(min_size: int = 0) -> st.SearchStrategy[MacroWalk]:
     """Walks of up to six macro-actions of one to four primitive steps."""
-    inside = steps(
+    inside = even_steps(
         lambda duration, first, rest: [REALS[first]] + [REALS[rest]] * duration,
         4,
         256,
@@ -242,11 +244,12 @@ def macro_walks(min_size: int = 0) -> st.SearchStrategy[MacroWalk]:
     return st.tuples(inside, discounts()).map(lambda drawn: MacroWalk(*drawn))
 
 
-def transitions(
-    min_size: int = 0, max_size: int = 8
-) -> st.SearchStrategy[list[tuple[float, float, bool]]]:
+Transition: TypeAlias = tuple[float, float, bool]
+
+
+def transitions(min_size: int = 0, max_size: int = 8) -> st.SearchStrategy[list[Transition]]:
     """(reward, next value, terminated) of separate transitions, half of them terminal."""
-    return steps(
+    return even_steps(
         lambda reward, value, flag: (REALS[reward], REALS[value], bool(flag)),
         256,
         256,
@@ -254,6 +257,12 @@ def transitions(
         min_size=min_size,
         max_size=max_size,
     )
+
+
+def tables() -> st.SearchStrategy[tuple[list[Transition], list[Transition]]]:
+    """Transitions down the side and along the top of a table, which is often square."""
+    sides = st.tuples(transitions(1, 4), st.none() | transitions(1, 4))
+    return sides.map(lambda drawn: (drawn[0], drawn[0] if drawn[1] is None else drawn[1]))
 
 
 def extremes() -> st.SearchStrategy[list[float]]:
@@ -683,16 +692,13 @@ def test_next_value_of_a_terminal_is_inert(collector_target, batch, junk, gamma)
     assert_sums(got, [target_terms(*row, gamma) for row in batch])
 
 
-@law(
-    rows=transitions(1, 4),
-    columns=transitions(1, 4),
-    flags_by=st.sampled_from(["row", "column", "all"]),
-)
-def test_targets_broadcast(collector_target, rows, columns, flags_by):
+@law(tables=tables(), flags_by=st.sampled_from(["column", "row", "all"]))
+def test_targets_broadcast(collector_target, tables, flags_by):
     """Rewards in a column and next values in a row give the table of all pairs.
 
     y_ij = r_i + γ (1 − d) V'_j with d = d_i, d_j, or one for all.
     """
+    rows, columns = tables
     down = np.array([row[0] for row in rows])[:, None]  # [N, 1]
     across = np.array([column[1] for column in columns])  # [M]
     by_row, by_column = ([step[2] for step in side] for side in (rows, columns))

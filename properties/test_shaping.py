@@ -23,7 +23,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import REALS, WHOLE, discounts, forms, refusals, refuse, steps
+from .strategies import REALS, WHOLE, discounts, even_steps, forms, refusals, refuse
 
 NAN, INF = float("nan"), float("inf")
 
@@ -92,7 +92,7 @@ def paths_over(
     table: tuple[float, ...], gammas: st.SearchStrategy[float], max_size: int = 12
 ) -> st.SearchStrategy[Path]:
     """Paths with rewards and potentials from a table; one state and no step at least."""
-    records = steps(
+    records = even_steps(
         lambda reward, potential: (table[reward], table[potential]),
         len(table),
         len(table),
