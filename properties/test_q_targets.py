@@ -90,7 +90,7 @@ REFUSALS = {
 
 # Ties are frequent, near-ties are there, and single precision cannot tell 1 from 1 + 2⁻⁴⁰.
 ACTION_VALUES = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1.0 + 2.0**-40, -10.0, 0.1, -0.1, *REALS[14:20])
-POLICY_WEIGHTS = (1, 0, 2, 5)
+POLICY_WEIGHTS = (1, 0, 3, 0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Batch:
 def _transition(*code: int) -> tuple[Any, ...]:
     reward, ends, *rest = code
     online, target = ([ACTION_VALUES[i] for i in rest[at : at + 4]] for at in (0, 4))
-    return REALS[reward], int(ends == 1), online, target, [POLICY_WEIGHTS[i] for i in rest[8:]]
+    return REALS[reward], ends % 2, online, target, [POLICY_WEIGHTS[i] for i in rest[8:]]
 
 
 def _policy(weights: list[int]) -> list[float]:
@@ -160,8 +160,8 @@ def _batch(drawn: tuple[list[Any], int, float]) -> Batch:
 
 
 def batches() -> st.SearchStrategy[Batch]:
-    """Batches of up to six transitions with one to four actions; a third of them terminal."""
-    one = steps(_transition, 256, 3, *([16] * 8), *([4] * 4), max_size=6)
+    """Batches of up to six transitions with one to four actions; two fifths of them terminal."""
+    one = steps(_transition, 256, 5, *([8] * 4), *([16] * 4), *([4] * 4), max_size=6)
     return st.tuples(one, st.sampled_from((2, 3, 1, 4)), st.sampled_from(DISCOUNTS)).map(_batch)
 
 

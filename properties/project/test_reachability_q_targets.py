@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from properties.test_q_targets import Batch, batches, corridors
-
+from ..test_q_targets import Batch, batches, corridors
 from .reach import reaches
 
 
