@@ -1,0 +1,434 @@
+"""Laws of `rlcheck.kl`."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import example
+from hypothesis import strategies as st
+
+from rlcheck import kl as reference
+from rlcheck.grading.compare import (
+    assert_close,
+    assert_in_range,
+    assert_quiet,
+    assert_refuses,
+    assert_same,
+    assert_untouched,
+    number,
+    record,
+)
+from rlcheck.grading.laws import law
+
+from . import precise
+from .strategies import forms, refusals, refuse, steps, whole_numbers
+
+inf, nan = np.inf, np.nan
+
+REFUSALS = {
+    "exact_kl_from_logits": (
+        refuse([0.0, nan], [0.0, 1.0], says="q_logits[1] is nan"),
+        refuse([0.0, 1.0], [inf, 1.0], says="p_logits[0] is inf; it must be finite or -inf"),
+        refuse([-inf, -inf], [0.0, 1.0], says="q_logits[:] is all -inf"),
+        refuse([[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [-inf, -inf]], says="p_logits[1, :] is all"),
+        refuse([0.0, 1.0, 2.0], [0.0, 1.0], says="p_logits has shape (2,); it must be (3,)"),
+        refuse([[0.0, 1.0]], [0.0, 1.0], says="p_logits has shape (2,); it must be (1, 2)"),
+        refuse([[0.0, 1.0]] * 2, [[0.0, 1.0]], says="p_logits has shape (1, 2)"),
+        refuse([], [], says="q_logits has shape (0,)"),
+        refuse(np.zeros((2, 0)), np.zeros((2, 0)), says="q_logits has shape (2, 0)"),
+        refuse([0.0, 1.0], [0.0, 1.0], 1, says="axis is 1; it must be an integer in [-1, 1)"),
+        refuse([0.0, 1.0], [0.0, 1.0], 0.5, says="axis is 0.5"),
+        refuse("01", [0.0, 1.0], says="q_logits is '01'"),
+        refuse([0.0, 1.0], [0.0, None], says="p_logits[1] is None"),
+    ),
+    "kl_estimator_moments": (
+        refuse([0.5, 0.5], [0.5, 0.4], says="q sums to 0.9; it must sum to 1"),
+        refuse([0.5, 0.6], [0.5, 0.5], says="p sums to 1.1"),
+        refuse([1.5, -0.5], [0.5, 0.5], says="p[1] is -0.5; it must be ≥ 0"),
+        refuse([0.5, 0.5], [-0.25, 1.25], says="q[0] is -0.25"),
+        refuse([0.5, nan], [0.5, 0.5], says="p[1] is nan"),
+        refuse([0.5, 0.5], [inf, 0.5], says="q[0] is inf"),
+        refuse([0.5, 0.5], [0.2, 0.3, 0.5], says="p has length 2; it must have length 3"),
+        refuse([1.0], [0.5, 0.5], says="p has length 1; it must have length 2"),
+        refuse([], [], says="q has shape (0,)"),
+        refuse([[0.5, 0.5]], [[0.5, 0.5]], says="q has shape (1, 2); it must be a vector"),
+        refuse([0.5, 0.50001], [0.5, 0.5], says="p sums to 1.00001"),
+        refuse({"a": 1.0}, [1.0], says="p is {'a': 1.0}"),
+        refuse([0.5, 0.5], None, says="q is None"),
+    ),
+}
+
+NAMES = ("exact_kl", "k1_mean", "k1_std", "k2_mean", "k2_std", "k3_mean", "k3_std")
+FINITE = (
+    *(0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 10.0, -10.0, 30.0, -30.0, 1000.0),
+    *(6.0 * (i * 0.6180339887498949 % 1.0) - 3.0 for i in range(1, 19)),
+)  # 32
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of logits over the same tokens."""
+
+    q: list[float]
+    p: list[float]
+
+
+def pairs(max_size: int = 6) -> st.SearchStrategy[Pair]:
+    """Finite logits of q and p; some lie so far down that the probability underflows."""
+    tokens = steps(lambda q, p: (FINITE[q], FINITE[p]), 32, 32, min_size=1, max_size=max_size)
+    return tokens.map(lambda drawn: Pair(*map(list, zip(*drawn, strict=True))))
+
+
+def tables() -> st.SearchStrategy[list[list[tuple[float, float]]]]:
+    """Up to three rows of two or three pairs of logits; as many rows as columns among them."""
+    row = steps(
+        lambda *codes: [
+            (FINITE[q], FINITE[p]) for q, p in zip(codes[::2], codes[1::2], strict=True)
+        ],
+        *([32] * 6),
+        max_size=3,
+    )
+    return st.tuples(row, st.integers(2, 3)).map(lambda drawn: [r[: drawn[1]] for r in drawn[0]])
+
+
+def exact_kl(q: list[float], p: list[float]) -> float:
+    """Σ q (log q − log p) of fifty digits; only where both are possible."""
+    log_q, log_p = precise.log_softmax(q), precise.log_softmax(p)
+    return float(
+        precise.add(
+            precise.times(precise.exp(a), precise.PRECISE.subtract(a, b))
+            for a, b in zip(log_q, log_p, strict=True)
+            if a > precise.MINUS_INFINITY
+        )
+    )
+
+
+def kl_scale(q: list[float], p: list[float]) -> float:
+    """Σ q (1 + |x − max x| + |y − max y|), x and y the logits of q and p."""
+    chances = map(float, map(precise.exp, precise.log_softmax(q)))
+    distances = zip(chances, precise.below_maximum(q), precise.below_maximum(p), strict=True)
+    return sum(c * (2.0 - float(x) - float(y)) for c, x, y in distances if c > 0)
+
+
+# --- exact_kl_from_logits -------------------------------------------------------------------
+
+
+@law(pair=pairs())
+@example(pair=Pair([0.0, 0.0], [0.0, -1000.0]))
+@example(pair=Pair([0.0, 0.0], [1e8, 1e8 + 2.0]))
+@example(pair=Pair([800.0, 0.0], [0.0, 800.0]))
+def test_kl_is_the_mean_log_ratio_under_q(exact_kl_from_logits, pair):
+    """The divergence is the mean log-ratio under q, finite however small p is.
+
+    KL(q‖p) = Σ_i q_i (log q_i − log p_i)
+    """
+    got = exact_kl_from_logits(pair.q, pair.p)
+    assert_close(got, exact_kl(pair.q, pair.p), terms=kl_scale(pair.q, pair.p))
+
+
+@law(
+    kept=steps(lambda code: code > 0, 3, min_size=1, max_size=8),
+    level=st.sampled_from([0.0, 5.0, -1e8]),
+)
+@example(kept=[True, False, False], level=0.0)
+def test_kl_from_a_part_of_a_uniform_distribution_is_the_log_of_the_share(
+    exact_kl_from_logits, kept, level
+):
+    """Uniform on k of V tokens against uniform on all of them diverges by log(V / k).
+
+    What q excludes contributes nothing: 0 log 0 = 0.
+    """
+    q = [level if flag else -inf for flag in [*kept, True]]
+    got = assert_quiet(exact_kl_from_logits, q, [0.0] * len(q))
+    assert_close(got, math.log(len(q) / (1 + sum(kept))), terms=2.0 + math.log(len(q)))
+
+
+@law(first=pairs(max_size=3), second=pairs(max_size=3))
+def test_kl_of_independent_pairs_adds_up(exact_kl_from_logits, first, second):
+    """The divergence of two independent tokens is the sum of theirs.
+
+    KL(q ⊗ q'‖p ⊗ p') = KL(q‖p) + KL(q'‖p'), where the logits of a product are sums.
+    """
+    q, p = (np.add.outer(a, b).ravel() for a, b in ((first.q, second.q), (first.p, second.p)))
+    truth = sum(exact_kl(pair.q, pair.p) for pair in (first, second))
+    scale = sum(kl_scale(pair.q, pair.p) for pair in (first, second))
+    assert_close(exact_kl_from_logits(q, p), truth, terms=2 * scale)
+
+
+@law(pair=pairs(), offset=st.sampled_from([0.1, -3.3, 7.7, 1e3, -1e8]))
+@example(pair=Pair([0.1, 0.2, 0.3], []), offset=0.1)
+def test_kl_is_never_negative_and_zero_between_equals(exact_kl_from_logits, pair, offset):
+    """The divergence of a distribution from itself is 0, from any other at least 0.
+
+    KL(q‖p) ≥ 0 (Gibbs), also where rounding would give −1e-17; logits may differ by a constant.
+    """
+    shifted = [logit + offset for logit in pair.q]
+    got = exact_kl_from_logits(pair.q, shifted)
+    assert_in_range(got, 0.0, inf)
+    rounding = 2.0**-52 * max(abs(offset), max(map(abs, shifted)))
+    assert_close(got, 0.0, terms=kl_scale(pair.q, pair.q), slack=2 * rounding)
+
+
+@law(
+    pair=pairs(max_size=4),
+    places=st.integers(0, 15),
+    side=st.sampled_from(["q", "p", "both"]),
+)
+@example(pair=Pair([0.0, 1.0], [1.0, 0.0]), places=1, side="q")
+@example(pair=Pair([0.0, 1.0], [1.0, 0.0]), places=1, side="p")
+def test_kl_is_infinite_where_only_p_excludes_a_token(exact_kl_from_logits, pair, places, side):
+    """A token that p excludes and q does not makes it infinite; one that q excludes costs 0.
+
+    q_i = 0 contributes 0, also for p_i = 0; p_i = 0 < q_i gives inf.
+    """
+    out = [places >> i & 1 == 1 for i in range(len(pair.q))]
+    q, p = (
+        [0.0, *np.where(np.array(out) & (side in (name, "both")), -inf, np.divide(row, 50))]
+        for name, row in (("q", pair.q), ("p", pair.p))
+    )
+    got = assert_quiet(exact_kl_from_logits, q, p)
+    truth = inf if side == "p" and any(out) else exact_kl(q, p)
+    assert_close(got, truth, terms=len(q) * 60.0)
+
+
+@law(table=tables(), axis=st.sampled_from([-1, 0, 1, -2]))
+def test_every_row_of_logits_has_a_divergence_of_its_own(exact_kl_from_logits, table, axis):
+    """The sum runs along the chosen axis, row by row; a batch may be empty.
+
+    [B, V] gives [B], or along axis 0 [V, B] does.
+    """
+    width = len(table[0]) if table else 2
+    q, p = np.reshape(table, (-1, width, 2)).transpose(2, 0, 1)
+    truth = [reference.exact_kl_from_logits(a, b) for a, b in zip(q, p, strict=True)]
+    scale = [kl_scale(list(a), list(b)) for a, b in zip(q, p, strict=True)]
+    turned = (q, p) if axis in (-1, 1) else (q.T, p.T)
+    assert_close(exact_kl_from_logits(*turned, axis), np.array(truth), terms=2 * np.array(scale))
+
+
+@law(
+    whole=whole_numbers(min_size=1),
+    form=forms(),
+)
+def test_kl_reads_any_array_and_leaves_it_alone(exact_kl_from_logits, whole, form):
+    """Lists, tuples and arrays of any dtype give the same answer, and are not changed."""
+    q, p = [float(x) for x in whole], [float(x) for x in whole[::-1]]
+    got = exact_kl_from_logits(form(whole), form(whole[::-1]))
+    assert_close(got, exact_kl(q, p), terms=kl_scale(q, p))
+    assert_untouched(exact_kl_from_logits, form(whole), form(whole[::-1]))
+
+
+@law(bad=refusals(REFUSALS["exact_kl_from_logits"]))
+def test_kl_refuses(exact_kl_from_logits, bad):
+    """NaN, +inf, a row without a finite logit, and shapes that differ are refused."""
+    assert_refuses(exact_kl_from_logits, *bad.args, **bad.kwargs)
+
+
+# --- kl_estimator_moments -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Two probability vectors; q is sampled from."""
+
+    p: list[float]
+    q: list[float]
+
+    @property
+    def shares(self) -> list[tuple[Any, Any]]:
+        """(p_i, q_i) of fifty digits, where q_i > 0."""
+        pairs_ = zip(map(precise.decimal, self.p), map(precise.decimal, self.q), strict=True)
+        return [(p, q) for p, q in pairs_ if q > 0]
+
+    @property
+    def log_ratios(self) -> list[Any]:
+        """log r = log p_i − log q_i where q_i > 0."""
+        return [precise.PRECISE.subtract(precise.log(p), precise.log(q)) for p, q in self.shares]
+
+    def mean(self, values: list[Any]) -> Any:
+        """Σ q_i x_i over the tokens that q samples."""
+        return precise.add(
+            precise.times(q, x) for (_, q), x in zip(self.shares, values, strict=True)
+        )
+
+    def std(self, values: list[Any]) -> Any:
+        mean = self.mean(values)
+        spread = [precise.PRECISE.subtract(x, mean) for x in values]
+        return precise.root(self.mean([precise.times(x, x) for x in spread]))
+
+
+WEIGHTS = (1, 2, 3, 5, 8, 1, 13, 100, 1, 7, 10**6, 1e-9, 1e-30, 1e-200, 0, 0)
+
+
+def shares(weights: list[float]) -> list[float]:
+    """Probabilities in proportion to the weights; the first is certain where there are none."""
+    if not any(weights):
+        return [1.0] + [0.0] * (len(weights) - 1)
+    whole = math.fsum(weights)
+    return [weight / whole for weight in weights]
+
+
+def distributions(*, p_zero: bool = True, q_zero: bool = True) -> st.SearchStrategy[Distributions]:
+    """Distributions over up to five tokens; where asked, some are impossible under one of them.
+
+    A token that q samples is possible under p.
+    """
+
+    def token(p: int, q: int) -> tuple[float, float]:
+        chance_q = WEIGHTS[q] if q_zero else WEIGHTS[q] or 4
+        chance_p = WEIGHTS[p] if p_zero and chance_q == 0 else WEIGHTS[p] or 4
+        return chance_p, chance_q
+
+    def make(tokens: list[tuple[float, float]]) -> Distributions:
+        p, q = map(list, zip((6, 6), *tokens, strict=True))
+        return Distributions(shares(p), shares(q))
+
+    return steps(token, 16, 16, max_size=4).map(make)
+
+
+def moments(got: Any) -> dict[str, float]:
+    """The seven fields of an answer, as numbers."""
+    return dict(zip(NAMES, map(number, record(got, *NAMES)), strict=True))
+
+
+TWO_TO_ONE = Distributions([0.5, 0.5], [0.8, 0.2])
+
+
+def square(x: Any) -> Any:
+    return precise.times(x, x)
+
+
+@law(pair=distributions())
+@example(pair=TWO_TO_ONE)
+@example(pair=Distributions([0.25, 0.75], [1.0, 0.0]))
+def test_k1_is_unbiased(kl_estimator_moments, pair):
+    """The mean of k1 under samples from q is the divergence.
+
+    E_q[−log r] = Σ_i q_i (log q_i − log p_i) = KL(q‖p)
+    """
+    got = moments(kl_estimator_moments(pair.p, pair.q))
+    truth = float(pair.mean([-x for x in pair.log_ratios]))
+    scale = 2.0 + float(pair.mean([abs(x) for x in pair.log_ratios]))
+    assert_close(got["k1_mean"], truth, terms=scale)
+    assert_close(got["exact_kl"], truth, terms=scale)
+
+
+@law(pair=distributions(p_zero=False, q_zero=False))
+@example(pair=TWO_TO_ONE)  # hpcaitech/ColossalAI#3696
+def test_k3_is_unbiased_where_q_samples_all_that_p_can(kl_estimator_moments, pair):
+    """The mean of k3 is the divergence when the support of p lies in that of q.
+
+    E_q[r − 1 − log r] = Σ_i p_i − Σ_i q_i + KL(q‖p) = KL(q‖p)
+    """
+    got = moments(kl_estimator_moments(pair.p, pair.q))
+    truth = float(pair.mean([-x for x in pair.log_ratios]))
+    scale = 2.0 + float(pair.mean([abs(x) for x in pair.log_ratios]))
+    assert_close(got["k3_mean"], truth, terms=scale)
+    assert_close(got["k3_mean"], got["k1_mean"], terms=2 * scale)
+
+
+@law(pair=distributions(), unseen=st.sampled_from([1, 3, 10, 1000]))
+@example(pair=Distributions([1.0], [1.0]), unseen=1)
+def test_k3_misses_what_q_never_samples(kl_estimator_moments, pair, unseen):
+    """The mean of k3 falls short of the divergence by the mass of p that q never samples.
+
+    E_q[k3] = KL(q‖p) − p(q = 0)
+    """
+    p = shares([*(chance * 10 for chance in pair.p), unseen])
+    wider = Distributions(p, [*pair.q, 0.0])
+    got = moments(kl_estimator_moments(wider.p, wider.q))
+    missed = sum(p for p, q in zip(wider.p, wider.q, strict=True) if q == 0)
+    truth = float(wider.mean([-x for x in wider.log_ratios])) - missed
+    scale = 2.0 + float(wider.mean([abs(x) for x in wider.log_ratios]))
+    assert_close(got["k3_mean"], truth, terms=scale)
+
+
+@law(pair=distributions())
+@example(pair=TWO_TO_ONE)  # one-covenant/grail#42
+def test_k2_is_half_the_mean_squared_log_ratio(kl_estimator_moments, pair):
+    """The mean of k2 is half the mean squared log-ratio.
+
+    E_q[½ log² r] = ½ (KL² + Var_q[log r])
+    """
+    got = moments(kl_estimator_moments(pair.p, pair.q))
+    squares = float(pair.mean([square(x) for x in pair.log_ratios]))
+    assert_close(got["k2_mean"], squares / 2, terms=1.0 + squares)
+    again = (got["k1_mean"] ** 2 + got["k1_std"] ** 2) / 2
+    assert_close(again, squares / 2, terms=1.0, slack=1e-9 * (1.0 + squares))
+
+
+@law(pair=distributions())
+@example(pair=TWO_TO_ONE)
+@example(pair=Distributions([1.0, 1e-300], [1e-300, 1.0]))
+def test_deviations_are_those_under_samples_from_q(kl_estimator_moments, pair):
+    """The standard deviations are the population's, under samples from q.
+
+    √(E_q[k²] − E_q[k]²) for k1 = −log r, k2 = ½ log² r and k3 = r − 1 − log r.
+    """
+    got = moments(kl_estimator_moments(pair.p, pair.q))
+    logs = pair.log_ratios
+    halves = [precise.times(square(x), precise.decimal(0.5)) for x in logs]
+    thirds = [precise.add((precise.exp(x), precise.decimal(-1.0), -x)) for x in logs]
+    for name, values in (("k1", [-x for x in logs]), ("k2", halves), ("k3", thirds)):
+        mean, std = float(pair.mean(values)), float(pair.std(values))
+        slack = 1e-10 * (1.0 + abs(mean) + std)
+        assert_close(got[f"{name}_std"], std, terms=0.0, slack=slack)
+
+
+@law(pair=distributions(q_zero=False), token=st.integers(0, 3))
+def test_splitting_a_token_changes_no_moment(kl_estimator_moments, pair, token):
+    """Cutting a token in two halves, under both distributions, changes no moment."""
+    i = token % len(pair.q)
+    halves = [[*row[:i], row[i] / 2, row[i] / 2, *row[i + 1 :]] for row in (pair.p, pair.q)]
+    got = moments(kl_estimator_moments(*halves))
+    truth = reference.kl_estimator_moments(pair.p, pair.q)
+    for name in NAMES:
+        slack = 1e-10 * (1.0 + abs(truth[name]) + abs(truth[name.replace("std", "mean")]))
+        assert_close(got[name], truth[name], terms=0.0, slack=slack)
+
+
+@law(pair=distributions())
+def test_equal_distributions_have_no_moments(kl_estimator_moments, pair):
+    """Where p and q are the same, all seven are 0, and no mean of k2 and k3 is ever negative."""
+    got = moments(assert_quiet(kl_estimator_moments, pair.q, pair.q))
+    assert_close(list(got.values()), [0.0] * 7, terms=1.0, slack=1e-10)
+    apart = moments(kl_estimator_moments(pair.p, pair.q))
+    assert_in_range([apart["k2_mean"], apart["k2_std"]], 0.0, inf, shape=(2,))
+
+
+@law(pair=distributions(), chance=st.sampled_from([1.0, 0.5, 1e-12, 1e-300]))
+@example(pair=Distributions([1.0], [1.0]), chance=1.0)
+def test_an_impossible_sample_makes_every_moment_infinite(kl_estimator_moments, pair, chance):
+    """Where q samples a token that p excludes, all seven are infinite, without a warning.
+
+    p_i = 0 < q_i
+    """
+    p, q = [*pair.p, 0.0], shares([*pair.q, chance])
+    got = moments(assert_quiet(kl_estimator_moments, p, q))
+    assert_same(list(got.values()), [inf] * 7)
+
+
+@law(
+    whole=steps(lambda p, q: (p + 1, q), 4, 4, max_size=5),
+    form=forms(),
+)
+def test_moments_read_any_array_and_leave_it_alone(kl_estimator_moments, whole, form):
+    """Lists, tuples and arrays of any dtype give the same answer, and are not changed."""
+    single = "int" in str(getattr(form([0]), "dtype", ""))
+    p, q = ([1, 0], [1, 0]) if single else map(_in_64ths, zip((1, 1), *whole, strict=True))
+    truth = reference.kl_estimator_moments([float(x) for x in p], [float(x) for x in q])
+    got = moments(kl_estimator_moments(form(p), form(q)))
+    for name in NAMES:
+        assert_close(got[name], truth[name], terms=4.0 + truth[name], slack=1e-10)
+    assert_untouched(kl_estimator_moments, form(p), form(q))
+
+
+def _in_64ths(weights: tuple[int, ...]) -> list[float]:
+    """Probabilities in 64ths, which float32 holds exactly; the last token takes the rest."""
+    return [weight / 64 for weight in weights] + [1.0 - sum(weights) / 64]
+
+
+@law(bad=refusals(REFUSALS["kl_estimator_moments"]))
+def test_moments_refuse(kl_estimator_moments, bad):
+    """Vectors of different lengths, and what is no distribution, are refused."""
+    assert_refuses(kl_estimator_moments, *bad.args, **bad.kwargs)
