@@ -19,7 +19,6 @@ from rlcheck.grading.compare import (
     assert_untouched,
     exact,
     nearest_float,
-    number,
     numbers,
 )
 from rlcheck.grading.laws import law
@@ -28,7 +27,13 @@ from .strategies import FORMS, reals, refusals, refuse, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
-EPSILON = 2.0**-52
+
+
+def floats(got: Any, *, shape: tuple[int, ...] = ()) -> Any:
+    """An answer to reckon with: numbers in the precision that they came in."""
+    array = numbers(got, shape=shape)
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
 
 REFUSALS = {
     "cql_discrete_penalty": (
@@ -195,8 +200,8 @@ def test_cql_penalties_of_all_actions_are_those_of_a_distribution(cql_discrete_p
     """
     q_values = row.q_values[0]
     penalties = cql_discrete_penalty([q_values] * len(q_values), list(range(len(q_values))))
-    shares = np.exp(-numbers(penalties, shape=(len(q_values),)).astype(np.float64))
-    assert_close(float(shares.sum()), 1.0, terms=4.0)
+    shares = np.exp(-floats(penalties, shape=(len(q_values),)))
+    assert_close(shares.sum(), 1.0, terms=4.0)
 
 
 @law(states=states(), offset=st.sampled_from(OFFSETS[1:]))
@@ -207,7 +212,7 @@ def test_cql_penalty_does_not_notice_an_offset(cql_discrete_penalty, states, off
     The differences to the maximum decide; a logarithm of the whole sum, with the action's value
     taken off afterwards, loses them in the offset's rounding.
     """
-    plain = numbers(cql_discrete_penalty(states.q_values, states.action), shape=states.gaps.shape)
+    plain = floats(cql_discrete_penalty(states.q_values, states.action), shape=states.gaps.shape)
     moved = cql_discrete_penalty(np.asarray(states.q_values) + offset, states.action)
     assert_close(moved, plain, terms=2.0 * (1.0 + states.gaps))
 
@@ -219,8 +224,9 @@ def test_cql_penalty_lies_between_the_gap_and_log_a_above_it(cql_discrete_penalt
 
     max Q ≤ log Σ_a exp Q ≤ max Q + log A.
     """
-    got = cql_discrete_penalty(np.asarray(states.q_values) + offset, states.action)
-    room = 64 * EPSILON * (1.0 + states.gaps)
+    answer = cql_discrete_penalty(np.asarray(states.q_values) + offset, states.action)
+    got = floats(answer, shape=states.gaps.shape)
+    room = 64 * np.finfo(got.dtype).eps * (1.0 + states.gaps)
     low = np.maximum(states.gaps - room, 0.0)
     high = states.gaps + math.log(np.shape(states.q_values)[1]) + room
     assert_in_range(got, low, high, shape=states.gaps.shape)
@@ -231,8 +237,8 @@ def test_cql_penalties_of_two_actions_differ_by_their_values(cql_discrete_penalt
     """In one state, the penalties of two actions differ as their values do, the other way."""
     shape, rows = states.gaps.shape, range(len(states.action))
     swapped = States(states.q_values, [other % np.shape(states.q_values)[1]] * len(rows))
-    first = numbers(cql_discrete_penalty(states.q_values, states.action), shape=shape)
-    second = numbers(cql_discrete_penalty(states.q_values, swapped.action), shape=shape)
+    first = floats(cql_discrete_penalty(states.q_values, states.action), shape=shape)
+    second = floats(cql_discrete_penalty(states.q_values, swapped.action), shape=shape)
     gaps = states.gaps - swapped.gaps
     assert_close(first - second, gaps, terms=2.0 + states.gaps + swapped.gaps)
 
@@ -241,7 +247,7 @@ def test_cql_penalties_of_two_actions_differ_by_their_values(cql_discrete_penalt
 def test_cql_penalty_grows_by_log_2_when_every_action_is_doubled(cql_discrete_penalty, states):
     """Listing every action twice adds log 2."""
     shape = states.gaps.shape
-    once = numbers(cql_discrete_penalty(states.q_values, states.action), shape=shape)
+    once = floats(cql_discrete_penalty(states.q_values, states.action), shape=shape)
     twice = cql_discrete_penalty(np.tile(states.q_values, 2), states.action)
     assert_close(twice, once + math.log(2.0), terms=2.0 * (1.0 + states.gaps))
 
@@ -259,7 +265,7 @@ def test_cql_penalty_is_a_negative_log_softmax(cql_discrete_penalty, states):
 def test_cql_penalties_of_a_batch_are_those_of_its_states(cql_discrete_penalty, states):
     """Every state has the penalty that it would have alone, as one row and one action."""
     rows = zip(states.q_values, states.action, strict=True)
-    alone = [number(cql_discrete_penalty(row, a)) for row, a in rows]
+    alone = [floats(cql_discrete_penalty(row, a)) for row, a in rows]
     got = cql_discrete_penalty(states.q_values, states.action)
     assert_close(got, np.array(alone), terms=2.0 * (1.0 + states.gaps))
 
@@ -328,7 +334,7 @@ def test_expectile_loss_is_the_mean_of_its_terms(expectile_loss, differences, ex
 @law(differences=reals(min_size=1), expectile=expectiles())
 def test_expectile_loss_is_mirrored_with_its_expectile(expectile_loss, differences, expectile):
     """Turning every difference round and taking 1 − τ for τ leaves the loss as it is."""
-    there = number(expectile_loss(differences, expectile))
+    there = floats(expectile_loss(differences, expectile))
     back = expectile_loss([-u for u in differences], 1.0 - expectile)
     # 1 − τ rounds by 2⁻⁵⁴ at most, which is 2⁻⁴⁷ of the smallest τ that is drawn.
     assert_close(back, there, terms=there, count=64 + len(differences))
@@ -366,7 +372,7 @@ def test_expectile_loss_scales_with_the_square(expectile_loss, differences, expe
     L(c u) = c² L(u), here for powers of 2.
     """
     scaled = [u * 2.0**power for u in differences]
-    expected = number(expectile_loss(differences, expectile)) * 4.0**power
+    expected = floats(expectile_loss(differences, expectile)) * 4.0**power
     got = expectile_loss(scaled, expectile)
     assert_close(got, expected, terms=expected, count=len(differences))
 
@@ -374,7 +380,7 @@ def test_expectile_loss_scales_with_the_square(expectile_loss, differences, expe
 @law(differences=reals(min_size=1), expectile=expectiles(), copies=st.integers(2, 3))
 def test_expectile_loss_does_not_notice_copies(expectile_loss, differences, expectile, copies):
     """Repeating all the data leaves the mean as it is."""
-    once = number(expectile_loss(differences, expectile))
+    once = floats(expectile_loss(differences, expectile))
     got = expectile_loss(differences * copies, expectile, reduction="mean")
     assert_close(got, once, terms=2 * once, count=len(differences) * copies)
 
@@ -456,9 +462,9 @@ def test_iql_weights_of_opposite_advantages_multiply_to_one(
     max_weight = max(max_weight, 1.0)
     advantages = [a for a in advantages if beta * abs(a) < 300]  # exp(−300)² is no 0 yet
     shape = (len(advantages),)
-    there = numbers(iql_advantage_weights(advantages, beta, max_weight), shape=shape)
+    there = floats(iql_advantage_weights(advantages, beta, max_weight), shape=shape)
     back = iql_advantage_weights([-a for a in advantages], beta, max_weight)
-    product = there * numbers(back, shape=shape)
+    product = there * floats(back, shape=shape)
     size = [abs(exact(beta) * exact(a)) for a in advantages]
     cut = [min(1.0, math.exp(min(0.0, math.log(max_weight) - float(x)))) for x in size]
     assert_close(product, cut, terms=4 * np.array(cut) * (1.0 + np.array(size, dtype=float)))
@@ -470,7 +476,7 @@ def test_iql_weights_depend_on_beta_times_the_advantage(
 ):
     """Doubling β and halving the advantages changes nothing."""
     shape, scale = (len(advantages),), 2.0**power
-    plain = numbers(iql_advantage_weights(advantages, beta), shape=shape)
+    plain = floats(iql_advantage_weights(advantages, beta), shape=shape)
     got = iql_advantage_weights([a / scale for a in advantages], beta * scale)
     assert_close(got, plain, terms=2 * plain * weighted_most(advantages, beta, 100.0))
 
@@ -490,7 +496,7 @@ def test_iql_weights_are_cut_off_last(iql_advantage_weights, advantages, beta, m
 
     w(A; w_max) = min(w(A; 10³⁰⁰), w_max).
     """
-    free = numbers(iql_advantage_weights(advantages, beta, 1e300), shape=(len(advantages),))
+    free = floats(iql_advantage_weights(advantages, beta, 1e300), shape=(len(advantages),))
     expected = np.minimum(free, max_weight)
     scale = 2 * expected * weighted_most(advantages, beta, max_weight)
     assert_close(iql_advantage_weights(advantages, beta, max_weight), expected, terms=scale)
@@ -522,8 +528,8 @@ def test_iql_weights_at_any_advantage(iql_advantage_weights, size, beta, max_wei
 def test_iql_weights_grow_with_the_advantage(iql_advantage_weights, advantages, beta, max_weight):
     """A larger advantage never weighs less, and every weight lies between 0 and the maximum."""
     ordered = sorted(advantages)
-    weights = numbers(iql_advantage_weights(ordered, beta, max_weight), shape=(len(ordered),))
-    slack = 64 * EPSILON * weighted_most(ordered, beta, max_weight)
+    weights = floats(iql_advantage_weights(ordered, beta, max_weight), shape=(len(ordered),))
+    slack = 64 * np.finfo(weights.dtype).eps * weighted_most(ordered, beta, max_weight)
     assert_in_range(weights, 0.0, max_weight * (1 + slack), shape=(len(ordered),))
     assert_in_range(
         np.diff(weights) / max_weight, -slack[1:], 1 + slack[1:], shape=np.diff(ordered).shape
