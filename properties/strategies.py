@@ -114,3 +114,8 @@ def even_steps(
     size = int(np.prod(bases, dtype=object))
     codes = st.lists(st.integers(_FAR, _FAR + size - 1), min_size=min_size, max_size=max_size)
     return codes.map(lambda drawn: [decode(*digits(code - _FAR, *bases)) for code in drawn])
+
+
+def evenly(size: int) -> st.SearchStrategy[int]:
+    """Integers in [0, size), each as likely as any other."""
+    return st.integers(_FAR, _FAR + size - 1).map(lambda code: code - _FAR)
