@@ -25,7 +25,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 from rlcheck.grading.wire import TableFunction
 
-from .strategies import REALS, refusals, refuse, steps
+from .strategies import REALS, digits, even_steps, evenly, refusals, refuse
 
 REFUSALS = {
     "macro_action_logprob": (
@@ -78,13 +78,14 @@ REFUSALS = {
     ),
 }
 
-# 256 log-probabilities: certain, likely and unlikely tokens, and some that underflow exp.
+# 256 log-probabilities: certain, likely and unlikely tokens, and an eighth that underflow exp.
 LOGPROBS: tuple[float, ...] = (
     *(-1.0, 0.0, -2.0, -0.5, -3.0, -1e-9, -0.1, -30.0, -100.0, -745.5, -1e4, -1e8),
-    *(-abs(real) for real in REALS[12:]),
+    *(-abs(real) * (1 if i % 8 else 1000) for i, real in enumerate(REALS[12:])),
 )
-# A log-ratio of ordinary size a token, so that whole turns have finite ratios.
-SHIFTS: tuple[float, ...] = tuple(REALS[i] / 4 for i in range(256) if abs(REALS[i]) <= 5)
+# A log-ratio of ordinary size a token, so that whole turns have finite ratios; half are 0.
+_MOVES = tuple(real / 4 for real in REALS if abs(real) <= 5)
+SHIFTS: tuple[float, ...] = (0.0,) * len(_MOVES) + _MOVES
 HUGE = 1.7e308
 EXTREMES = (-HUGE, 0.0, -5e-324, -1e-300, -1e300, -1.0)
 WHOLE = (-1, 0, -2, -128, -7, -100, -30, -3)
@@ -103,12 +104,12 @@ def exp_of(log_ratio: Fraction) -> float:
 
 def turns(min_size: int = 1) -> st.SearchStrategy[list[float]]:
     """Log-probabilities of the tokens of a turn."""
-    return steps(LOGPROBS.__getitem__, 256, min_size=min_size)
+    return even_steps(LOGPROBS.__getitem__, 256, min_size=min_size)
 
 
 def dyadic_turns() -> st.SearchStrategy[list[float]]:
-    """Token probabilities k/64, k = 1, …, 64: certain tokens are among them."""
-    return steps(lambda rest: 1.0 - rest / 64, 64, min_size=1)
+    """Token probabilities k/64, k = 1, …, 64: every other token is all but certain."""
+    return even_steps(lambda n, rest: 1.0 - (rest if n else rest % 4) / 64, 2, 64, min_size=1)
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,15 @@ def scored_turns(max_size: int = 8) -> st.SearchStrategy[ScoredTurn]:
         behavior = -abs(REALS[base])
         return min(behavior + SHIFTS[shift], 0.0), behavior
 
-    return steps(token, 256, len(SHIFTS), max_size=max_size).map(
+    return even_steps(token, 256, len(SHIFTS), max_size=max_size).map(
         lambda tokens: ScoredTurn([c for c, _ in tokens], [b for _, b in tokens])
     )
 
 
 def far_turns() -> st.SearchStrategy[ScoredTurn]:
     """Turns whose partial ratios lie beyond float64, and whose log-ratios may too."""
-    sizes = (0.0, -800.0, -HUGE, -1.0)
-    return steps(lambda c, b: (sizes[c], sizes[b]), 4, 4, min_size=1, max_size=6).map(
+    sizes = (0.0, -800.0, -1.0, -700.0, 0.0, -HUGE)
+    return even_steps(lambda c, b: (sizes[c], sizes[b]), 6, 6, min_size=1, max_size=6).map(
         lambda tokens: ScoredTurn([c for c, _ in tokens], [b for _, b in tokens])
     )
 
@@ -187,15 +188,16 @@ class Language:
 def languages() -> st.SearchStrategy[Language]:
     """Up to eight strings, with a sum of probabilities below 1."""
 
-    def build(drawn: tuple[list[tuple[int, Any]], int, bool]) -> Language:
-        entries, action, calls = drawn
+    def build(drawn: tuple[int, list[tuple[int, Any]]]) -> Language:
+        code, entries = drawn
+        action, calls = digits(code, len(ACTIONS), 2)
         named = dict(zip(SPELLINGS, entries, strict=False))
         meanings = {s: meaning for s, (_, meaning) in named.items() if meaning != UNKNOWN}
         probabilities = {s: weight / 131 for s, (weight, _) in named.items()}
-        return Language(probabilities, meanings, ACTIONS[action], calls)
+        return Language(probabilities, meanings, ACTIONS[action], bool(calls))
 
-    entries = steps(lambda w, m: (w, MEANINGS[m]), 16, len(MEANINGS), max_size=len(SPELLINGS))
-    return st.tuples(entries, st.integers(0, len(ACTIONS) - 1), st.booleans()).map(build)
+    entries = even_steps(lambda w, m: (w, MEANINGS[m]), 16, len(MEANINGS), max_size=len(SPELLINGS))
+    return st.tuples(evenly(2 * len(ACTIONS)), entries).map(build)
 
 
 @law(probabilities=dyadic_turns())
@@ -268,7 +270,7 @@ def test_macro_action_logprob_refuses(macro_action_logprob, bad):
     assert_refuses(macro_action_logprob, *bad.args, **bad.kwargs)
 
 
-@law(odds=steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
+@law(odds=even_steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
 @example(odds=[])
 def test_turn_ratio_is_the_product_of_token_ratios(turn_probability_ratio, odds):
     """A turn is likelier by the product of what its tokens are likelier by; 1 without tokens.
@@ -356,7 +358,7 @@ def test_turn_that_the_policy_rules_out_has_ratio_zero(turn_probability_ratio, t
 
 
 @law(
-    pairs=steps(lambda c, b: (WHOLE[c], WHOLE[b]), len(WHOLE), len(WHOLE), max_size=4),
+    pairs=even_steps(lambda c, b: (WHOLE[c], WHOLE[b]), len(WHOLE), len(WHOLE), max_size=4),
     kind=st.sampled_from(KINDS),
 )
 @example(pairs=[(0, -128)], kind=np.int8)

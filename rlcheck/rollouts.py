@@ -1,5 +1,6 @@
 """Rollouts: why they stopped, and whether what was recorded of them is sound."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -100,7 +101,9 @@ def validate_rollout_record(record: Any) -> list[str]:
 
     Returns:
         One text for each violation, in a fixed order: the record, its turns, stop and versions.
-        Never raises on a malformed record.
+
+    Raises:
+        Nothing: what is no record, or holds other types, is a violation too.
 
     Reference:
         Espeholt et al. (2018), IMPALA, section 4, on the lag between actor and learner;
@@ -142,7 +145,10 @@ def _turns(name: str, record: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _number(name: str, mapping: Mapping[str, Any]) -> float:
-    return scalar(name, _field(name, mapping))
+    value = _field(name, mapping)
+    if type(value) is float and math.isfinite(value):  # most are: records are long
+        return value
+    return scalar(name, value)
 
 
 def _logprob(name: str, mapping: Mapping[str, Any]) -> float:
@@ -160,7 +166,8 @@ def _boolean(name: str, mapping: Mapping[str, Any]) -> bool:
 
 
 def _is_boolean(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_)
+    scalar_array = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "b"
+    return isinstance(value, bool | np.bool_) or scalar_array
 
 
 def _shown(value: Any) -> str:
