@@ -292,9 +292,10 @@ def decoding_distribution_with_order(logits, *, temperature, top_k, top_p, order
 
 def nucleus(x, top_p):
     """Go down from the most likely token until top_p is used up; the first one always stays."""
-    p = softmax(x)
-    ranking = np.argsort(-p, kind="stable")
-    inside = np.cumsum(p[ranking]) <= top_p
+    if top_p == 1:
+        return x
+    ranking = np.argsort(-x, kind="stable")
+    inside = np.cumsum(softmax(x)[ranking]) <= top_p
     inside[0] = True
     kept = ranking[inside]
     out = np.full(len(x), -np.inf)
