@@ -122,15 +122,14 @@ def rows() -> st.SearchStrategy[list[float]]:
 
 def decodings() -> st.SearchStrategy[Decoding]:
     """Every order of every subset of the processors."""
-    bases = (len(ORDERS), 7, len(TEMPERATURES), len(NUCLEI))
-
-    def make(row: list[float], code: int) -> Decoding:
-        order, rest = ORDERS[-1 - code % bases[0]], code // bases[0]
-        k, rest = rest % bases[1], rest // bases[1]
-        heat, mass = TEMPERATURES[rest % bases[2]], NUCLEI[rest // bases[2]]
-        return Decoding(row, heat, k + 1, mass, order)
-
-    return st.builds(make, rows(), st.integers(0, math.prod(bases) - 1))
+    return st.builds(
+        Decoding,
+        rows(),
+        st.sampled_from(TEMPERATURES),
+        st.integers(1, 7),
+        st.sampled_from(NUCLEI),
+        st.sampled_from(ORDERS[::-1]),
+    )
 
 
 def chances(gaps: dict[int, Decimal]) -> dict[int, Decimal]:

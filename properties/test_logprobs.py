@@ -116,8 +116,8 @@ EXTREMES = (
     *(1e308, -1e308, 1.7e308, -1.7e308, 1e-300, -inf),
 )
 LOGPROBS = (
-    *(0.0, -1.0, -2.0, -0.5, -3.0, -0.1, -5.0, -10.0, -1e-3, -1e-9, -50.0, -200.0, -800.0),
-    *_rough(19, -6.0, 6.0),
+    *(0.0, -1.0, -2.0, -0.5, -800.0, -0.1, -5.0, -10.0, -1e-3, -1e-9, -50.0, -200.0, -3.0),
+    *(-720.0, -1000.0, *_rough(17, -6.0, 6.0)),
 )  # 32
 JUNK = (0.0, nan, -inf, inf, 1.7e308, -3.0, 7.0)  # what may stand where a mask is 0
 
@@ -283,21 +283,22 @@ def is_distribution(row: list[float]) -> bool:
     return not any(math.isnan(x) or x == inf for x in row) and max(row) > -inf
 
 
-def _position(a: int, b: int, c: int, token: int, active: int, damage: int) -> Any:
+def _position(active: int, token: int, damage: int, *row: int) -> Any:
     """Three logits, the last of which may be none, an id or a way to be unknown, and a flag."""
-    last = {5: nan, 6: inf, 7: -inf}.get(damage, LOGITS[c])
-    return [LOGITS[a], LOGITS[b], last], token, active
+    logits = [LOGITS[2 * i] for i in row]
+    last = {5: nan, 6: inf, 7: -inf}.get(damage, logits[-1])
+    return [*logits[:-1], last], token, int(active != 1)
 
 
 def _responses(positions: list[Any], rows: int, width: int, offset: float) -> Responses:
     cut = in_rows(positions, min(rows, len(positions)))
     logits = [[[x + offset for x in row[-width:]] for row, _, _ in line] for line in cut]
-    unknown = {6: -100, 7: width}
+    unknown = {1: -100, 6: width}
     ids = [[unknown.get(token, token % width) for _, token, _ in line] for line in cut]
     mask = [
         [0]
         + [
-            int(active and token < 6 and is_distribution(before))
+            int(active and token not in unknown and is_distribution(before))
             for (_, token, active), before in zip(line[1:], row, strict=False)
         ]
         for line, row in zip(cut, logits, strict=True)
@@ -310,7 +311,7 @@ def responses() -> st.SearchStrategy[Responses]:
 
     Outside the mask stand −100 labels, ids beyond the vocabulary and rows without a log-softmax.
     """
-    positions = steps(_position, 64, 64, 64, 8, 2, 8, min_size=1)
+    positions = steps(_position, 4, 12, 8, 32, 32, 32, min_size=1)
     offset = st.sampled_from([0.0, 0.0, 1e4, -1e8])
     drawn = st.tuples(positions, st.integers(1, 3), st.integers(1, 3), offset)
     return drawn.map(lambda parts: _responses(*parts))
