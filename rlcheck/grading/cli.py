@@ -1,5 +1,6 @@
 """The command line: grade, demo, laws, mistakes, power, replay."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,10 +28,12 @@ app = typer.Typer(
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
+CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 REPORTS = {"json": to_json}
 
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
 Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")]
 CallSeconds = Annotated[float, typer.Option(min=0.1, help="Limit of one call, in seconds.")]
 
 
@@ -70,6 +73,10 @@ def grade_command(
         str | None, typer.Option(metavar="TIER", help="process: a worker for modules too.")
     ] = None,
     call_seconds: CallSeconds = CALL_SECONDS,
+    jobs: Jobs = CPUS,
+    every_card: Annotated[
+        bool, typer.Option("--all", help="A card for each law, also where one reason breaks many.")
+    ] = False,
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     outputs = [_output(text) for text in report or ()]
@@ -84,9 +91,10 @@ def grade_command(
             seed=seed,
             isolate=isolate == "process",
             call_seconds=call_seconds,
+            jobs=jobs,
             progress=show,
         )
-    _finish(result, outputs)
+    _finish(result, outputs, every_card)
 
 
 @app.command()
@@ -94,7 +102,7 @@ def demo() -> None:
     """Grade the bundled example: a student's module with four mistakes in it."""
     path = Path(__file__).parent / "examples" / "student.py"
     with _spinner() as show:
-        result = grade(str(path), progress=show)
+        result = grade(str(path), jobs=CPUS, progress=show)
     print_report(result, console)
     if result.exit_code != EXIT_FAILED:
         raise typer.Exit(EXIT_GRADER)
@@ -134,7 +142,7 @@ def power(
     seeds: Annotated[
         int, typer.Option(min=1, help="Check this many seeds; the matrix shows the first.")
     ] = 1,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")] = 2,
+    jobs: Jobs = CPUS,
 ) -> None:
     """Print the kill matrix: which law kills which mistake; exit 1 where it does not hold."""
     from rlcheck.grading.power import gaps, in_parallel, kill_matrix
@@ -198,8 +206,8 @@ def _output(text: str) -> tuple[str, Path]:
     return kind, Path(path)
 
 
-def _finish(result: Report, outputs: list[tuple[str, Path]]) -> None:
-    print_report(result, console)
+def _finish(result: Report, outputs: list[tuple[str, Path]], every_card: bool) -> None:
+    print_report(result, console, every_card=every_card)
     code = result.exit_code
     for kind, path in outputs:
         try:

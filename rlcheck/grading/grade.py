@@ -1,10 +1,19 @@
 """Grading one target: every law of every function that was asked for, and a report."""
 
+import functools
 import hashlib
 import inspect
 import shlex
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import msgspec
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
@@ -18,11 +27,34 @@ from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
+FUNCTIONS_PER_PROCESS = 3  # starting a process costs as much as grading one or two functions
 
 
 def law_seed(seed: int, law: Law) -> int:
     """A law's own seed, so that it draws the same whichever other laws run."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{law.id}".encode()).digest()[:8], "big")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every law of a run is run with; `deadline` is on the system's monotonic clock."""
+
+    target: str
+    names: tuple[str, ...]
+    law: str | None
+    examples: int
+    seed: int
+    isolate: bool | None
+    call_seconds: float
+    deadline: float
+
+    def load(self) -> AbstractContextManager[Implementation]:
+        functions = tuple(FUNCTIONS[name] for name in self.names)
+        return load(self.target, functions, isolate=self.isolate, call_seconds=self.call_seconds)
+
+    def laws(self, name: str) -> list[Law]:
+        """The laws of one function that are to run."""
+        return [law for law in laws_of(FUNCTIONS[name]) if self.law in (None, law.id)]
 
 
 def grade(
@@ -35,6 +67,7 @@ def grade(
     isolate: bool | None = None,
     call_seconds: float = CALL_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
+    jobs: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Grade a target and report, whatever the target does.
@@ -51,13 +84,23 @@ def grade(
         isolate: True runs a module in a worker process too; files always run in one.
         call_seconds: limit of one call into the target.
         total_seconds: limit of the whole run; what it cuts off counts as timed out.
-        progress: called with each function's name before its laws run.
+        jobs: processes that share the functions of an isolated target.
+        progress: called with each function's name when its laws begin, or with `jobs`, end.
 
     Raises:
         ValueError: `only` holds an unknown name.
     """
-    functions = select(tuple(only))
-    wanted = {f.name: [w for w in laws_of(f) if law in (None, w.id)] for f in functions}
+    started = time.monotonic()
+    settings = Settings(
+        target=target,
+        names=tuple(function.name for function in select(tuple(only))),
+        law=law,
+        examples=examples,
+        seed=seed,
+        isolate=isolate,
+        call_seconds=call_seconds,
+        deadline=started + total_seconds,
+    )
     report = Report(
         target=target,
         seed=seed,
@@ -69,44 +112,40 @@ def grade(
         rlcheck=__version__,
         examples=examples,
     )
-    started = time.monotonic()
     try:
-        with load(target, functions, isolate=isolate, call_seconds=call_seconds) as loaded:
+        with settings.load() as loaded:
             report.isolation, report.location = loaded.isolation, loaded.location
             report.version = loaded.version
             if not loaded.provides:
                 raise CannotLoad("it defines none of the functions that are asked for")
-            _plan(report, wanted, loaded.resolutions, asked_for=bool(only))
-            for name, entry in report.functions.items():
-                if loaded.resolutions[name].status == "provided":
-                    progress(name)
-                    _grade_function(report, entry, wanted[name], loaded, started + total_seconds)
+            _plan(report, settings, loaded.resolutions, asked_for=bool(only))
+            names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
+            for name, judged in _judge_all(settings, names, loaded, jobs, progress):
+                _enter(report, name, judged)
     except CannotLoad as error:
         report.error, report.frames = str(error), error.frames
         unloadable = Resolution("unloadable")
-        _plan(report, wanted, dict.fromkeys(wanted, unloadable), asked_for=True)
+        _plan(report, settings, dict.fromkeys(settings.names, unloadable), asked_for=True)
     except KeyboardInterrupt:
         report.fault = "interrupted; laws that were not reached are ungradable"
+    except BrokenProcessPool:
+        report.fault = "a process of the grader died; laws that were not reached are ungradable"
     report.seconds = round(time.monotonic() - started, 3)
     return report
 
 
 def _plan(
-    report: Report,
-    wanted: dict[str, list[Law]],
-    resolutions: dict[str, Resolution],
-    *,
-    asked_for: bool,
+    report: Report, settings: Settings, resolutions: dict[str, Resolution], *, asked_for: bool
 ) -> None:
     """Fix the denominator: one entry for each law, ungradable until its verdict is there."""
-    for name, laws in wanted.items():
-        resolution = resolutions[name]
+    for name in settings.names:
+        resolution, laws = resolutions[name], settings.laws(name)
         status = {
             "provided": "ungradable",
             "unloadable": "missing",
             "missing": "missing" if asked_for else "skipped",
         }[resolution.status]
-        report.laws += [_law_report(law, status, report) for law in laws]
+        report.laws += [_law_report(law, status, settings) for law in laws]
         report.max_score += 0 if status == "skipped" else len(laws)
         report.functions[name] = FunctionReport(
             "failed" if resolution.status == "provided" else resolution.status,
@@ -115,41 +154,86 @@ def _plan(
         )
 
 
-def _grade_function(
-    report: Report,
-    entry: FunctionReport,
-    laws: list[Law],
+def _enter(report: Report, name: str, judged: list[LawReport]) -> None:
+    """Put the verdicts of one function in their places."""
+    verdicts = {law.id: law for law in judged}
+    report.laws = [verdicts.get(law.id, law) for law in report.laws]
+    entry = report.functions[name]
+    entry.passed = sum(law.status == "passed" for law in judged)
+    entry.status = "passed" if entry.passed == entry.laws else "failed"
+    report.score += entry.passed
+
+
+def _judge_all(
+    settings: Settings,
+    names: list[str],
     loaded: Implementation,
-    deadline: float,
-) -> None:
+    jobs: int,
+    progress: Callable[[str], None],
+) -> Iterator[tuple[str, list[LawReport]]]:
+    jobs = min(jobs, len(names) // FUNCTIONS_PER_PROCESS)
+    if jobs < 2 or loaded.isolation == "in-process":
+        for name in names:
+            progress(name)
+            yield name, _judge_function(settings, name, loaded)
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
+    try:
+        futures = {pool.submit(_judge_in_child, settings, name): name for name in names}
+        for future in as_completed(futures):
+            progress(futures[future])
+            yield futures[future], msgspec.json.decode(future.result(), type=list[LawReport])
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+
+
+_IN_CHILD = ExitStack()
+
+
+@functools.cache
+def _loaded_in_child(settings: Settings) -> Implementation:
+    return _IN_CHILD.enter_context(settings.load())
+
+
+def _judge_in_child(settings: Settings, name: str) -> bytes:
+    """The verdicts of one function as JSON, from a process that loads the target once."""
+    try:
+        loaded = _loaded_in_child(settings)
+    except CannotLoad as error:
+        crash = f"the submission does not load again: {error}"
+        verdicts = [Verdict(law, "crashed", message=crash) for law in settings.laws(name)]
+        return msgspec.json.encode([_verdict_report(v, [], settings) for v in verdicts])
+    return msgspec.json.encode(_judge_function(settings, name, loaded))
+
+
+def _judge_function(settings: Settings, name: str, loaded: Implementation) -> list[LawReport]:
     verdicts: list[Verdict] = []
-    for law in laws:
-        left = deadline - time.monotonic()
+    for law in settings.laws(name):
+        left = settings.deadline - time.monotonic()
         verdicts.append(
             run(
                 law,
                 loaded.transport,
-                random_seed=law_seed(report.seed, law),
-                examples=report.examples,
+                random_seed=law_seed(settings.seed, law),
+                examples=settings.examples,
                 seconds=min(left, LAW_SECONDS),
             )
             if left > 0
             else Verdict(law, "timed_out", message="the run's time was used up before this law")
         )
     everything = [call for verdict in verdicts for call in verdict.calls]
-    entries = {law.id: law for law in report.laws}
-    for verdict in verdicts:
-        _fill(entries[verdict.law.id], verdict, everything)
-    entry.passed = sum(verdict.holds for verdict in verdicts)
-    entry.status = "passed" if entry.passed == len(laws) else "failed"
-    report.score += entry.passed
+    return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
 
 
-def _fill(entry: LawReport, verdict: Verdict, everything: list[Call]) -> None:
-    entry.status = verdict.status
+def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings) -> LawReport:
+    entry = _law_report(verdict.law, verdict.status, settings)
     entry.examples, entry.seconds = verdict.examples, round(verdict.seconds, 4)
     if verdict.holds:
-        return
+        return entry
     calls = verdict.counterexample
     entry.counterexample = "\n".join(call_source(verdict.law.function, call) for call in calls)
     entry.expected, entry.got = shown(verdict.expected), shown(verdict.got)
@@ -158,9 +242,10 @@ def _fill(entry: LawReport, verdict: Verdict, everything: list[Call]) -> None:
     if verdict.status in ("failed", "raised"):
         found = diagnose(verdict.law.function, verdict.calls, everything)
         entry.diagnosis = Diagnosis(found.id, found.description, found.report) if found else None
+    return entry
 
 
-def _law_report(law: Law, status: str, report: Report) -> LawReport:
+def _law_report(law: Law, status: str, settings: Settings) -> LawReport:
     return LawReport(
         id=law.id,
         function=law.function,
@@ -169,8 +254,8 @@ def _law_report(law: Law, status: str, report: Report) -> LawReport:
         equation=law.equation,
         source=_reference_section(law),
         replay=(
-            f"rlcheck replay {law.id} {shlex.quote(report.target)} "
-            f"--seed {report.seed} --examples {report.examples}"
+            f"rlcheck replay {law.id} {shlex.quote(settings.target)} "
+            f"--seed {settings.seed} --examples {settings.examples}"
         ),
     )
 

@@ -13,6 +13,8 @@ from rlcheck.mistakes import Mistake, mistakes_of
 
 T = TypeVar("T")
 
+FEW_EXAMPLES = 8
+
 
 @dataclass(frozen=True)
 class Matrix:
@@ -62,7 +64,9 @@ def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Ma
     faults: list[str] = []
     for mistake in mistakes_of(function):
         verdicts = [judge(mistake, law, random_seed, examples) for law in laws]
-        killers[mistake.id] = tuple(v.law.id for v in verdicts if not v.holds)
+        killers[mistake.id] = tuple(
+            v.law.id for v in verdicts if v.status not in ("passed", "ungradable")
+        )
         faults += [_fault(mistake, v) for v in verdicts if v.status == "ungradable"]
     return Matrix(function, random_seed, tuple(law.id for law in laws), killers, tuple(faults))
 
@@ -70,25 +74,26 @@ def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Ma
 def gaps(function: str, random_seed: int, examples: int = EXAMPLES) -> list[str]:
     """The gaps of a function's kill matrix, without computing all of it.
 
-    A cell is judged only while its mistake is alive or its law has not killed yet.
+    A cell is judged only while its mistake is alive or its law has not killed yet, at first with
+    few examples, because most mistakes fall at once.
     """
-    laws, mistakes = laws_of(FUNCTIONS[function]), mistakes_of(function)
-    alive = [mistake.id for mistake in mistakes]
-    idle = [law.id for law in laws]
-    found: list[str] = []
-    for law in laws:
-        for mistake in mistakes:
-            if mistake.id not in alive and law.id not in idle:
-                continue
-            verdict = judge(mistake, law, random_seed, examples)
-            if verdict.status == "ungradable":
-                found.append(_fault(mistake, verdict))
-            if not verdict.holds:
-                alive = [m for m in alive if m != mistake.id]
-                idle = [name for name in idle if name != law.id]
-    found += [f"{mistake} survives every law" for mistake in alive]
-    found += [f"{law} kills nothing" for law in idle]
-    return found
+    alive = {mistake.id: mistake for mistake in mistakes_of(function)}
+    idle = {law.id: law for law in laws_of(FUNCTIONS[function])}
+    everyone, everything = list(alive.values()), list(idle.values())
+    faults: list[str] = []
+    for count in (min(FEW_EXAMPLES, examples), examples):
+        for law in everything:
+            for mistake in everyone:
+                if mistake.id not in alive and law.id not in idle:
+                    continue
+                verdict = judge(mistake, law, random_seed, count)
+                if verdict.status == "ungradable":
+                    faults.append(_fault(mistake, verdict))
+                elif not verdict.holds:
+                    alive.pop(mistake.id, None)
+                    idle.pop(law.id, None)
+    survivors = [f"{mistake} survives every law" for mistake in alive]
+    return [*faults, *survivors, *(f"{law} kills nothing" for law in idle)]
 
 
 def in_parallel(work: Callable[..., T], jobs: list[tuple[Any, ...]], workers: int) -> Iterator[T]:

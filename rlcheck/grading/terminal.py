@@ -24,19 +24,41 @@ STYLES = {
     "skipped": "dim",
 }
 PLAIN_MISMATCH = "the answer is off"  # expected and got say it already
+SHORT_COUNTEREXAMPLE = 160
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 
 
-def print_report(report: Report, console: Console) -> None:
-    """The whole report: header, functions, failure cards, summary."""
+def print_report(report: Report, console: Console, *, every_card: bool = False) -> None:
+    """The whole report: header, functions, failure cards, summary.
+
+    Laws of one function that fail for the same likely reason share a card, that of the shortest
+    counterexample, unless `every_card` is wanted.
+    """
     console.print(_header(report))
     if report.error:
         console.print(_unloadable(report))
         return
     console.print(_functions(report))
-    for law in report.failures:
-        print_card(law, console)
+    for first, *others in [[law] for law in report.failures] if every_card else _alike(report):
+        print_card(first, console, others)
     console.print(_summary(report))
+
+
+def _alike(report: Report) -> list[list[LawReport]]:
+    """The failures, grouped by function, status and diagnosis; one to show first in each.
+
+    That is the first law of the module, because the modules begin with what a function is, unless
+    its counterexample is long where another one's is not.
+    """
+    groups: dict[tuple[str, str, str], list[LawReport]] = {}
+    for law in report.failures:
+        reason = law.diagnosis.id if law.diagnosis else law.id
+        groups.setdefault((law.function, law.status, reason), []).append(law)
+
+    def is_long(law: LawReport) -> bool:
+        return len(law.counterexample or "") > SHORT_COUNTEREXAMPLE
+
+    return [sorted(group, key=is_long) for group in groups.values()]
 
 
 def _header(report: Report) -> RenderableType:
@@ -76,12 +98,14 @@ def _functions(report: Report) -> RenderableType:
     absent = [name for name in report.functions if name not in shown]
     if not absent:
         return Group(table, Text())
-    by_module = [
-        f"{module}: {', '.join(names)}"
-        for module in MODULES
-        if (names := [name for name in absent if FUNCTIONS[name].module == module])
-    ]
-    missing = Text.assemble(("not defined  ", "yellow"), "\n             ".join(by_module))
+    missing = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    missing.add_column(style="yellow", no_wrap=True)
+    missing.add_column(style="dim", no_wrap=True)
+    missing.add_column(overflow="fold")
+    for module in MODULES:
+        if names := [name for name in absent if FUNCTIONS[name].module == module]:
+            label = "" if missing.row_count else "not defined"
+            missing.add_row(label, module, ", ".join(names))
     return Group(table, Text(), missing, Text())
 
 
@@ -94,8 +118,10 @@ def _diagnoses(report: Report, name: str) -> str:
     return "; ".join(found)
 
 
-def print_card(law: LawReport, console: Console) -> None:
+def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = ()) -> None:
     """One failed law: sentence, smallest input, values, likely mistake, equation, replay.
+
+    `others` are laws that fail for the same reason; they get a line each.
 
     What is meant for copying, the input and the command, is printed on lines without a border.
     """
@@ -116,6 +142,8 @@ def print_card(law: LawReport, console: Console) -> None:
         console.print(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
     replay = Text.assemble(("replay          ", "dim"), law.replay)
     console.print(replay, soft_wrap=True)
+    for label, other in zip(("also fails", *[""] * len(others)), others, strict=False):
+        console.print(Text.assemble((f"{label:16}", "dim"), other.id), soft_wrap=True)
     console.print()
 
 

@@ -35,6 +35,12 @@ class TableFunction:
     def __call__(self, argument: Any) -> Any:
         return self.table[argument]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableFunction) and self.table == other.table
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.table))
+
     def __repr__(self) -> str:
         return f"{self.table!r}.__getitem__"
 
