@@ -14,10 +14,8 @@ from properties.test_rollouts import (
     FAULTS_BY_PLACE,
     busy_sequences,
     fault_sets,
-    malformed,
     rollouts,
     sequences,
-    spoiled,
     stops,
 )
 from properties.test_turns import (
@@ -167,19 +165,6 @@ def test_fault_sets_reach_every_place():
         ),
         lambda faults: len(faults) == 2,
         lambda faults: len(faults) >= 4,
-    )
-
-
-def test_malformed_records_reach_the_record_its_versions_and_its_turns():
-    assert_reached(
-        malformed().map(lambda drawn: spoiled(*drawn)),
-        2,
-        lambda record: not isinstance(record["turns"], list),
-        lambda record: not isinstance(record["policy_versions"], dict),
-        lambda record: (
-            isinstance(record["turns"], list)
-            and any(not isinstance(turn, dict) for turn in record["turns"])
-        ),
     )
 
 
