@@ -18,7 +18,6 @@ from rlcheck.grading.compare import (
     assert_refuses,
     assert_same,
     assert_untouched,
-    number,
     numbers,
 )
 from rlcheck.grading.laws import law
@@ -216,7 +215,7 @@ def test_decoding_gives_a_distribution(decoding_distribution_with_order, case):
     Σ_i p_i = 1, 0 ≤ p_i, and p is largest where the logit is.
     """
     got = assert_quiet(decoding_distribution_with_order, case.logits, **case.settings)
-    probabilities = numbers(got, shape=(len(case.logits),))
+    probabilities = 1.0 * numbers(got, shape=(len(case.logits),))
     assert_in_range(probabilities, 0.0, 1.0 + 1e-5, shape=probabilities.shape)
     assert_close(probabilities.sum(), 1.0, terms=1.0)
     assert_in_range(probabilities[int(np.argmax(case.logits))], 1e-9, 1.0 + 1e-5)
@@ -229,7 +228,7 @@ def test_survivors_keep_their_tempered_odds(decoding_distribution_with_order, ca
     log p_i − log p_j = (x_i − x_j) / T, in every order of the processors.
     """
     got = decoding_distribution_with_order(case.logits, **case.settings)
-    probabilities = numbers(got, shape=(len(case.logits),)).astype(np.float64)
+    probabilities = 1.0 * numbers(got, shape=(len(case.logits),))
     best = int(np.argmax(case.logits))
     heat = case.temperature if "temperature" in case.order else 1.0
     kept = np.flatnonzero(probabilities > 1e-280)
@@ -416,8 +415,9 @@ def test_the_probabilities_of_all_tokens_sum_to_one(behavior_logprob, distributi
 
     Σ_v exp(log b(v)) = 1
     """
-    logprobs = [number(behavior_logprob(distribution, v)) for v in range(len(distribution))]
-    assert_close(float(np.exp(logprobs).sum()), 1.0, terms=1.0 + len(distribution))
+    answers = (behavior_logprob(distribution, v) for v in range(len(distribution)))
+    logprobs = [1.0 * numbers(answer, shape=()) for answer in answers]
+    assert_close(np.exp(logprobs).sum(), 1.0, terms=1.0 + len(distribution))
 
 
 @law(row=rows(), heat=st.sampled_from([1.0, 0.5, 2.0]), token=st.integers(0, 5))

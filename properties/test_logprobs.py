@@ -157,6 +157,11 @@ def gaps(row: list[float]) -> list[float]:
     return [1.0 + abs(float(gap)) for gap in precise.below_maximum(row)]
 
 
+def floats(got: Any, *, shape: tuple[int, ...]) -> Any:
+    """An answer to calculate with: booleans and integers too, in its own precision."""
+    return 1.0 * numbers(got, shape=shape)
+
+
 # --- stable_log_softmax ---------------------------------------------------------------------
 
 
@@ -196,7 +201,7 @@ def test_probabilities_along_the_axis_sum_to_one(stable_log_softmax, table, axis
 
     Σ_i exp(log p_i) = 1
     """
-    logprobs = numbers(stable_log_softmax(table, axis), shape=np.shape(table))
+    logprobs = floats(stable_log_softmax(table, axis), shape=np.shape(table))
     sums = np.exp(logprobs).sum(axis=axis)
     assert_close(sums, np.ones(sums.shape), terms=2.0 * logprobs.shape[axis])
 
@@ -207,7 +212,7 @@ def test_log_odds_are_the_differences_of_the_logits(stable_log_softmax, row):
 
     log p_i − log p_j = x_i − x_j
     """
-    logprobs = numbers(stable_log_softmax(row), shape=(len(row),))
+    logprobs = floats(stable_log_softmax(row), shape=(len(row),))
     scale = np.array(gaps(row))
     odds = [logit - row[0] for logit in row]
     assert_close(logprobs - logprobs[0], odds, terms=scale + scale[0])
@@ -401,7 +406,7 @@ def test_all_continuations_together_are_certain(causal_response_logprobs, condit
     logits = [[*(model[y[:t]] for t in range(3)), (0.0, 0.0)] for y in continuations]
     ids, mask = [[0, *y] for y in continuations], [[0, 1, 1, 1]] * 8
     got = causal_response_logprobs(logits, ids, mask)
-    selected = numbers(record(got, "selected", "shifted_mask")[0], shape=(8, 3))
+    selected = floats(record(got, "selected", "shifted_mask")[0], shape=(8, 3))
     assert_close(np.exp(selected.sum(axis=1)).sum(), 1.0, terms=8 * 5.0)
 
 
@@ -431,11 +436,11 @@ def test_causal_logprobs_read_any_array_and_leave_it_alone(
     truth = reference.causal_response_logprobs(np.array([rows, rows], float), ids, mask).selected
     ids = ids if kind is list else np.array(ids, dtype=kind)
     mask = mask if flag is list else np.array(mask, dtype=flag)
+    assert_untouched(causal_response_logprobs, form([rows, rows]), ids, mask)
     selected, _ = record(
         causal_response_logprobs(form([rows, rows]), ids, mask), "selected", "shifted_mask"
     )
     assert_close(selected, truth, terms=1.0 + np.abs(truth))
-    assert_untouched(causal_response_logprobs, form([rows, rows]), ids, mask)
 
 
 @law(bad=refusals(REFUSALS["causal_response_logprobs"]))
@@ -592,10 +597,10 @@ def test_metrics_read_any_array_and_leave_it_alone(masked_sequence_metrics, whol
     flags = [[int(x != -1) for x in row], [1] * len(row)]
     mask = flags if kind is list else np.array(flags, dtype=kind)
     truth = reference.masked_sequence_metrics(np.array([row, row], dtype=float), flags)
+    assert_untouched(masked_sequence_metrics, form([row, row]), mask)
     got = metrics(masked_sequence_metrics(form([row, row]), mask))
     for answer, expected in zip(got, truth, strict=True):
         assert_close(answer, expected, terms=(1.0 + total(row)) * (1.0 + np.abs(expected)))
-    assert_untouched(masked_sequence_metrics, form([row, row]), mask)
 
 
 @law(bad=refusals(REFUSALS["masked_sequence_metrics"]))
@@ -694,8 +699,8 @@ def test_sequence_ratios_have_mean_one_under_the_old_policy(sequence_logprob_rat
     chances = np.concatenate((chances, 10 - chances), axis=-1) / 10
     sequences = list(product(range(2), repeat=len(weights)))
     new, old = ([[p[t][v] for t, v in enumerate(y)] for y in sequences] for p in chances)
-    ratios = numbers(sequence_logprob_ratio(np.log(new), np.log(old)), shape=(len(old),))
-    mean = (np.prod(old, axis=1) * ratios).sum()
+    ratios = floats(sequence_logprob_ratio(np.log(new), np.log(old)), shape=(len(old),))
+    mean = (np.prod(old, axis=1).astype(ratios.dtype) * ratios).sum()
     assert_close(mean, 1.0, terms=1.0 + 2.3 * 6 * len(weights))
 
 
@@ -707,8 +712,8 @@ def test_swapping_the_policies_inverts_the_ratio(sequence_logprob_ratio, batch):
     """
     rows = [b for b, ratio in enumerate(batch.ratios) if 1e-300 < ratio < 1e300]
     new, old, mask = batch.new[rows], batch.old[rows], batch.mask[rows]
-    forth = numbers(sequence_logprob_ratio(new, old, mask), shape=(len(rows),))
-    back = numbers(sequence_logprob_ratio(old, new, mask), shape=(len(rows),))
+    forth = floats(sequence_logprob_ratio(new, old, mask), shape=(len(rows),))
+    back = floats(sequence_logprob_ratio(old, new, mask), shape=(len(rows),))
     scale = [1.0 + sum(total(pair) for pair in batch.active[b]) for b in rows]
     assert_close(forth * back, np.ones(len(rows)), terms=2 * np.array(scale))
 
@@ -777,9 +782,9 @@ def test_sequence_ratio_reads_any_array_and_leaves_it_alone(
     flags = [int(x != -2) for x in new]
     mask = flags if kind is list else np.array(flags, dtype=kind)
     truth = exact_ratio([(a, b) for a, b, flag in zip(new, old, flags, strict=True) if flag])
+    assert_untouched(sequence_logprob_ratio, form(new), form(old), mask)
     scale = truth * (1.0 + total(new) + total(old))
     assert_close(sequence_logprob_ratio(form(new), form(old), mask), truth, terms=scale)
-    assert_untouched(sequence_logprob_ratio, form(new), form(old), mask)
 
 
 @law(bad=refusals(REFUSALS["sequence_logprob_ratio"]))

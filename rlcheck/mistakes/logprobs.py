@@ -269,12 +269,11 @@ def squeezes_the_batch(logits, input_ids, response_mask):
     ]
 
 
-@mistake("causal_response_logprobs", "lets the last logits and the first token count")
+@mistake("causal_response_logprobs", "scores the first token too, by the last logits")
 def wraps_around(logits, input_ids, response_mask):
-    right = reference.causal_response_logprobs(logits, input_ids, response_mask)
+    reference.causal_response_logprobs(logits, input_ids, response_mask)
     ids = np.roll(np.asarray(input_ids).astype(np.int64), -1, axis=1)
-    selected, _ = scores(logits, ids, response_mask)
-    return selected, np.roll(np.asarray(response_mask), -1, axis=1) == 1 if False else right[1]
+    return scores(logits, ids, np.roll(np.asarray(response_mask), -1, axis=1))
 
 
 @mistake("causal_response_logprobs", "refuses an unknown id even outside the mask")
@@ -303,7 +302,7 @@ def normalises_along_time(logits, input_ids, response_mask):
 def changes_the_ids(logits, input_ids, response_mask):
     answer = reference.causal_response_logprobs(logits, input_ids, response_mask)
     if isinstance(input_ids, np.ndarray):
-        input_ids[:, 0] = np.where(input_ids[:, 0] == 1, 0, input_ids[:, 0])
+        input_ids[input_ids == -100] = 0
     return answer
 
 
