@@ -181,16 +181,17 @@ class Graded:
         return self._call(args, kwargs, watch=True)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool) -> Watched:
-        record = Call(snapshot(args), snapshot(kwargs))
+        """One call, with copies, so that the law keeps what it drew whatever happens to them."""
+        record = Call(args, kwargs)
         self.calls.append(record)
+        given = snapshot(args), snapshot(kwargs)
         try:
-            watched = self._transport.call(self.function, args, kwargs, watch=watch)
+            watched = self._transport.call(self.function, *given, watch=watch)
         except Raised as raised:
             record.outcome = raised
             raise
         record.outcome = watched.answer
         if watch:
-            after = (watched.args, watched.kwargs)
-            changed = not identical((record.args, record.kwargs), after)
+            changed = not identical((args, kwargs), (watched.args, watched.kwargs))
             record.effects = Effects(changed, bool(watched.warnings))
         return watched

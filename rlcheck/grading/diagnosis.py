@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlcheck.catalogue import FUNCTIONS
-from rlcheck.grading.calls import Call, Graded, InProcess, Raised, snapshot
+from rlcheck.grading.calls import Call, Graded, InProcess, Raised
 from rlcheck.mistakes import Mistake, mistakes_of
 
 CLOSER = 0.1  # how near to the submission, as a share of its distance from the reference
@@ -49,7 +49,7 @@ def _repeat(function: str, implementation: Callable[..., Any], call: Call) -> Ca
     graded = Graded(function, InProcess({function: implementation}))
     ask = graded if call.effects is None else graded.watched
     with contextlib.suppress(Raised), np.errstate(all="ignore"):
-        ask(*snapshot(call.args), **snapshot(call.kwargs))
+        ask(*call.args, **call.kwargs)
     return graded.calls[-1]
 
 

@@ -112,6 +112,41 @@ def laws_of(function: Function) -> tuple[Law, ...]:
     return _laws_by_function(function.module).get(function.name, ())
 
 
+def explore(
+    law: Law,
+    visit: Callable[..., None],
+    *,
+    random_seed: int,
+    examples: int = EXAMPLES,
+    shrink: bool = False,
+) -> None:
+    """Call `visit` with what the law draws, its explicit examples first.
+
+    An exception that Hypothesis counts as a failure ends the run, after the example was made
+    small if `shrink` is set; it is raised from the last call of `visit`.
+    """
+
+    @functools.wraps(law.body)
+    def body(**drawn: Any) -> None:
+        visit(**drawn)
+
+    # Hypothesis reads the signature: without the first parameter, every name left is drawn.
+    _, *parameters = inspect.signature(law.body).parameters.values()
+    by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    body.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+    chosen = settings(
+        max_examples=examples,
+        phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])],
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    seed(random_seed)(chosen(given(**law.strategies)(body)))()
+
+
 def run(
     law: Law,
     transport: Transport,
@@ -123,44 +158,21 @@ def run(
 ) -> Verdict:
     """Run one law against an implementation; never raises for what the implementation does."""
     graded = Graded(law.function, transport)
-    kept: list[Call] = []
+    verdict = Verdict(law, "passed")
     started = time.monotonic()
-    drawn = 0
 
-    def keep() -> None:
-        if len(kept) < KEPT_CALLS:
-            kept.extend(graded.calls)
+    def visit(**drawn: Any) -> None:
+        if len(verdict.calls) < KEPT_CALLS:
+            verdict.calls.extend(graded.calls)
         graded.calls.clear()
-
-    @functools.wraps(law.body)
-    def body(*args: Any, **kwargs: Any) -> None:
-        nonlocal drawn
-        keep()
-        drawn += 1
+        verdict.examples += 1
         if time.monotonic() - started > seconds:
             raise TimedOut(f"the law took more than {seconds:g} s")
         with np.errstate(all="ignore"):
-            law.body(graded, *args, **kwargs)
+            law.body(graded, **drawn)
 
-    # Hypothesis reads the signature: without the first parameter, every name left is drawn.
-    signature = inspect.signature(law.body)
-    body.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:]
-    )
-    phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
-    chosen = settings(
-        max_examples=examples,
-        phases=phases,
-        database=None,
-        deadline=None,
-        derandomize=False,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
-    verdict = Verdict(law, "passed")
     try:
-        seed(random_seed)(chosen(given(**law.strategies)(body)))()
+        explore(law, visit, random_seed=random_seed, examples=examples, shrink=shrink)
     except Interrupted as stop:
         verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
         verdict.message = str(stop)
@@ -178,8 +190,6 @@ def run(
         verdict.message = f"{type(error).__name__}: {error}"
     if not verdict.holds:
         verdict.counterexample = list(graded.calls)
-        kept.extend(graded.calls)
-    verdict.calls = kept
-    verdict.examples = drawn
+    verdict.calls.extend(graded.calls)
     verdict.seconds = time.monotonic() - started
     return verdict

@@ -1,19 +1,22 @@
 """The kill matrix: have the laws teeth, and do they let every right implementation pass?"""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
+import numpy as np
+from hypothesis.errors import UnsatisfiedAssumption
+
 from rlcheck.catalogue import FUNCTIONS
-from rlcheck.grading.calls import InProcess
-from rlcheck.grading.laws import EXAMPLES, Law, Verdict, laws_of, run
+from rlcheck.grading.calls import Graded, InProcess, Raised
+from rlcheck.grading.compare import Mismatch
+from rlcheck.grading.laws import EXAMPLES, Law, explore, laws_of
 from rlcheck.mistakes import Mistake, mistakes_of
 
 T = TypeVar("T")
-
-FEW_EXAMPLES = 8
 
 
 @dataclass(frozen=True)
@@ -47,53 +50,90 @@ class Matrix:
         )
 
 
-def judge(mistake: Mistake, law: Law, random_seed: int, examples: int = EXAMPLES) -> Verdict:
-    """One cell: a law against a mistake, without shrinking."""
-    transport = InProcess({mistake.function: mistake.call})
-    return run(law, transport, random_seed=random_seed, examples=examples, shrink=False)
+class _Enough(BaseException):
+    """Ends a sweep that has nothing left to find; Hypothesis lets it through."""
 
 
-def _fault(mistake: Mistake, verdict: Verdict) -> str:
-    return f"{verdict.law.id} breaks on {mistake.id}: {verdict.message}"
+@dataclass
+class Sweep:
+    """Which mistakes one law kills, and in which the law itself broke."""
+
+    killed: set[str]
+    faults: list[str]
+
+
+def sweep(
+    law: Law,
+    mistakes: Sequence[Mistake],
+    random_seed: int,
+    examples: int = EXAMPLES,
+    *,
+    until: Callable[[Sweep], bool] = lambda _: False,
+) -> Sweep:
+    """Judge many mistakes by one law, each on the same examples, which are drawn only once.
+
+    A mistake that is killed sees no further example; `until` may end the sweep early.
+    """
+    found = Sweep(set(), [])
+    alive = {m.id: Graded(m.function, InProcess({m.function: m.call})) for m in mistakes}
+    if not alive:
+        return found
+
+    def visit(**drawn: Any) -> None:
+        for mistake, graded in list(alive.items()):
+            try:
+                with np.errstate(all="ignore"):
+                    law.body(graded, **drawn)
+            except UnsatisfiedAssumption:
+                continue
+            except (Mismatch, Raised):
+                found.killed.add(mistake)
+                del alive[mistake]
+            except Exception as error:
+                found.faults.append(f"{law.id} breaks on {mistake}: {type(error).__name__} {error}")
+                del alive[mistake]
+        if not alive or until(found):
+            raise _Enough
+
+    with contextlib.suppress(_Enough):
+        explore(law, visit, random_seed=random_seed, examples=examples)
+    return found
 
 
 def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Matrix:
     """Every law of a function against every mistake of it."""
-    laws = laws_of(FUNCTIONS[function])
-    killers: dict[str, tuple[str, ...]] = {}
-    faults: list[str] = []
-    for mistake in mistakes_of(function):
-        verdicts = [judge(mistake, law, random_seed, examples) for law in laws]
-        killers[mistake.id] = tuple(
-            v.law.id for v in verdicts if v.status not in ("passed", "ungradable")
-        )
-        faults += [_fault(mistake, v) for v in verdicts if v.status == "ungradable"]
-    return Matrix(function, random_seed, tuple(law.id for law in laws), killers, tuple(faults))
+    laws, mistakes = laws_of(FUNCTIONS[function]), mistakes_of(function)
+    swept = {law.id: sweep(law, mistakes, random_seed, examples) for law in laws}
+    return Matrix(
+        function,
+        random_seed,
+        tuple(swept),
+        {m.id: tuple(law for law, s in swept.items() if m.id in s.killed) for m in mistakes},
+        tuple(fault for s in swept.values() for fault in s.faults),
+    )
 
 
 def gaps(function: str, random_seed: int, examples: int = EXAMPLES) -> list[str]:
     """The gaps of a function's kill matrix, without computing all of it.
 
-    A cell is judged only while its mistake is alive or its law has not killed yet, at first with
-    few examples, because most mistakes fall at once.
+    A law is tried on the mistakes that are still alive, and where it kills none of them, on the
+    others until it kills one.
     """
     alive = {mistake.id: mistake for mistake in mistakes_of(function)}
-    idle = {law.id: law for law in laws_of(FUNCTIONS[function])}
-    everyone, everything = list(alive.values()), list(idle.values())
-    faults: list[str] = []
-    for count in (min(FEW_EXAMPLES, examples), examples):
-        for law in everything:
-            for mistake in everyone:
-                if mistake.id not in alive and law.id not in idle:
-                    continue
-                verdict = judge(mistake, law, random_seed, count)
-                if verdict.status == "ungradable":
-                    faults.append(_fault(mistake, verdict))
-                elif not verdict.holds:
-                    alive.pop(mistake.id, None)
-                    idle.pop(law.id, None)
-    survivors = [f"{mistake} survives every law" for mistake in alive]
-    return [*faults, *survivors, *(f"{law} kills nothing" for law in idle)]
+    dead: dict[str, Mistake] = {}
+    found: list[str] = []
+    for law in laws_of(FUNCTIONS[function]):
+        swept = sweep(law, list(alive.values()), random_seed, examples)
+        found += swept.faults
+        if not swept.killed:
+            again = sweep(
+                law, list(dead.values()), random_seed, examples, until=lambda s: bool(s.killed)
+            )
+            found += again.faults
+            found += [] if again.killed else [f"{law.id} kills nothing"]
+        for mistake in swept.killed:
+            dead[mistake] = alive.pop(mistake)
+    return [*found, *(f"{mistake} survives every law" for mistake in alive)]
 
 
 def in_parallel(work: Callable[..., T], jobs: list[tuple[Any, ...]], workers: int) -> Iterator[T]:
