@@ -22,6 +22,7 @@ _ROUGH = tuple((i * _GOLDEN % 1.0) * 10.0 - 5.0 for i in range(1, 256 - len(_SIM
 REALS: tuple[float, ...] = _SIMPLE + _ROUGH  # 256 numbers: one byte chooses one
 DISCOUNTS: tuple[float, ...] = (1.0, 0.5, 0.9, 0.0, 0.99, 0.3, 0.95, 1.0 - 2**-30, 1e-3)
 MAX_STEPS = 12
+_FAR = 2**60
 
 
 def digits(code: int, *bases: int) -> list[int]:
@@ -41,10 +42,19 @@ def discounts() -> st.SearchStrategy[float]:
 def steps(
     decode: Callable[..., S], *bases: int, min_size: int = 0, max_size: int = MAX_STEPS
 ) -> st.SearchStrategy[list[S]]:
-    """Lists of records, one integer each, decoded from its digits in the given bases."""
+    """Lists of records, one integer each, decoded from its digits in the given bases.
+
+    Hypothesis draws integers near 0 far more often than others, half of those below 2^18 below
+    2^11, which would leave the later digits at 0. Far from 0 it draws evenly, and shrinks as well.
+    """
     size = int(np.prod(bases, dtype=object))
-    codes = st.lists(st.integers(0, size - 1), min_size=min_size, max_size=max_size)
-    return codes.map(lambda drawn: [decode(*digits(code, *bases)) for code in drawn])
+    codes = st.lists(st.integers(_FAR, _FAR + size - 1), min_size=min_size, max_size=max_size)
+    return codes.map(lambda drawn: [decode(*digits(code - _FAR, *bases)) for code in drawn])
+
+
+def evenly(size: int) -> st.SearchStrategy[int]:
+    """Integers in [0, size), each as likely as any other; see `steps`."""
+    return st.integers(_FAR, _FAR + size - 1).map(lambda code: code - _FAR)
 
 
 def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:
@@ -98,24 +108,3 @@ def whole_numbers(min_size: int = 0, max_size: int = 6) -> st.SearchStrategy[lis
 def forms() -> st.SearchStrategy[Callable[[list[Any]], Any]]:
     """What makes a vector of a list: lists, tuples, arrays of several dtypes."""
     return st.sampled_from(FORMS)
-
-
-_FAR = 2**60
-
-
-def even_steps(
-    decode: Callable[..., S], *bases: int, min_size: int = 0, max_size: int = MAX_STEPS
-) -> st.SearchStrategy[list[S]]:
-    """As `steps`, with every record as likely as any other.
-
-    Hypothesis draws integers near 0 far more often than others, half of those below 2^18 below
-    2^11, which leaves the later digits at 0. Far from 0 it draws evenly, and shrinks as before.
-    """
-    size = int(np.prod(bases, dtype=object))
-    codes = st.lists(st.integers(_FAR, _FAR + size - 1), min_size=min_size, max_size=max_size)
-    return codes.map(lambda drawn: [decode(*digits(code - _FAR, *bases)) for code in drawn])
-
-
-def evenly(size: int) -> st.SearchStrategy[int]:
-    """Integers in [0, size), each as likely as any other."""
-    return st.integers(_FAR, _FAR + size - 1).map(lambda code: code - _FAR)

@@ -482,8 +482,8 @@ def _scored_token(logprob: int, active: int, junk: int) -> tuple[float, int]:
 
 
 def scored() -> st.SearchStrategy[Scored]:
-    """One to three rows of up to twelve tokens in all, two of three active."""
-    entries = steps(_scored_token, len(LOGPROBS), 3, len(JUNK))
+    """One to three rows of up to nine tokens in all, two of three active."""
+    entries = steps(_scored_token, len(LOGPROBS), 3, len(JUNK), max_size=9)
     return st.tuples(entries, st.integers(1, 3)).map(lambda drawn: _scored(*drawn))
 
 
@@ -745,22 +745,24 @@ def test_no_tokens_leave_the_ratio_at_one(sequence_logprob_ratio, rows, length, 
     assert_close(got, math.exp(length), terms=(1.0 + length) * math.exp(length))
 
 
-HUGE = -(2.0**1023)  # two of them overflow, and their sums are exact in any order
+HUGE = -(2.0**1023)  # two of them overflow
+FAR = -(2.0**20)  # a probability far below float64; sums of such are exact in any order
 
 
 @law(
     pairs=steps(
-        lambda new, old: ((0.0, HUGE, -inf)[new], (0.0, HUGE)[old]), 3, 2, min_size=1, max_size=6
+        lambda new, old: ((0.0, FAR, -inf)[new], (0.0, FAR)[old]), 3, 2, min_size=1, max_size=6
     )
 )
-@example(pairs=[(HUGE, 0.0), (HUGE, 0.0), (0.0, HUGE), (0.0, HUGE)])
-@example(pairs=[(HUGE, HUGE), (HUGE, HUGE)])
-@example(pairs=[(-inf, 0.0), (0.0, HUGE), (0.0, HUGE)])
+@example(pairs=[(0.0, HUGE), (0.0, HUGE)])
+@example(pairs=[(HUGE, 0.0), (HUGE, 0.0)])
+@example(pairs=[(FAR, 0.0), (0.0, FAR)])
+@example(pairs=[(-inf, 0.0), (0.0, FAR)])
 @example(pairs=[(0.0, -800.0)])
 def test_sequence_ratio_overflows_quietly(sequence_logprob_ratio, pairs):
     """A ratio beyond float64 is inf, an impossible token makes it 0, without a warning.
 
-    An overflow on the way to a finite sum does not count.
+    Ratios of single tokens may leave float64 while that of the sequence does not.
     """
     new, old = zip(*pairs, strict=True)
     truth = exact_ratio(pairs)

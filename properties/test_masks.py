@@ -19,7 +19,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import digits, even_steps, refusals, refuse
+from .strategies import digits, refusals, refuse, steps
 
 REFUSALS = {
     "trajectory_mask_report": (
@@ -61,7 +61,7 @@ def segments(max_size: int = 7) -> st.SearchStrategy[Segments]:
         at = place % (len(others) + 1)
         return [*others[:at], ("assistant", policy), *others[at:]]
 
-    others = even_steps(
+    others = steps(
         lambda role, count: (ROLES[max(role - 2, 0)], COUNTS[count]),
         len(ROLES) + 2,
         len(COUNTS),

@@ -23,7 +23,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import FORMS, even_steps, reals, refusals, refuse
+from .strategies import FORMS, reals, refusals, refuse, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -158,13 +158,13 @@ def _states(drawn: tuple[list[list[int]], int]) -> States:
 
 def states(*actions: int) -> st.SearchStrategy[States]:
     """Up to five states with one to four actions, or with as many as are given."""
-    codes = even_steps(lambda *code: list(code), *([16] * 4), 12, 12, max_size=5)
+    codes = steps(lambda *code: list(code), *([16] * 4), 12, 12, max_size=5)
     return st.tuples(codes, st.sampled_from(actions or (2, 3, 1, 4))).map(_states)
 
 
 def counts() -> st.SearchStrategy[list[int]]:
     """One to five counts between 1 and 1000."""
-    return even_steps(lambda n: n + 1, 1000, min_size=1, max_size=5)
+    return steps(lambda n: n + 1, 1000, min_size=1, max_size=5)
 
 
 @law(counts=counts(), action=st.integers(0, 4))
@@ -560,7 +560,7 @@ SCALES = (1.0, 0.1, 1e-9, 1e-300, 1e300, 1 / 3)
 
 def occurrences(max_size: int = 5) -> st.SearchStrategy[list[int]]:
     """How often each action occurs in one state's data; some action does."""
-    rows = even_steps(OCCURRENCES.__getitem__, len(OCCURRENCES), min_size=1, max_size=max_size)
+    rows = steps(OCCURRENCES.__getitem__, len(OCCURRENCES), min_size=1, max_size=max_size)
     return rows.map(lambda row: row if any(row) else [*row[1:], 1])
 
 
@@ -609,7 +609,7 @@ def test_support_shrinks_as_the_ratio_grows(behavior_support_mask, row, ratio, o
 
 
 @law(
-    logits=even_steps(lambda n: n - 6, 13, min_size=1, max_size=5),
+    logits=steps(lambda n: n - 6, 13, min_size=1, max_size=5),
     ratio=st.sampled_from((0.1, 0.3, 0.01, 0.7)),
 )
 @example(logits=[-3, -1, 2], ratio=0.1)  # sfujim/BCQ#6
@@ -625,7 +625,7 @@ def test_support_of_a_softmax_is_a_margin_of_logits(behavior_support_mask, logit
 
 
 @law(
-    table=even_steps(lambda *row: [OCCURRENCES[i] for i in row], *([12] * 3), max_size=4),
+    table=steps(lambda *row: [OCCURRENCES[i] for i in row], *([12] * 3), max_size=4),
     ratio=ratios(),
     halves=st.booleans(),
 )

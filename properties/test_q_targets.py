@@ -20,7 +20,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import DISCOUNTS, REALS, even_steps, refusals, refuse
+from .strategies import DISCOUNTS, REALS, refusals, refuse, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -161,7 +161,7 @@ def _batch(drawn: tuple[list[Any], int, float]) -> Batch:
 
 def batches() -> st.SearchStrategy[Batch]:
     """Batches of up to six transitions with one to four actions; two fifths of them terminal."""
-    one = even_steps(_transition, 256, 5, *([8] * 4), *([16] * 4), *([4] * 4), max_size=6)
+    one = steps(_transition, 256, 5, *([8] * 4), *([16] * 4), *([4] * 4), max_size=6)
     return st.tuples(one, st.sampled_from((2, 3, 1, 4)), st.sampled_from(DISCOUNTS)).map(_batch)
 
 

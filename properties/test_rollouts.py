@@ -22,7 +22,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import digits, even_steps, evenly, refusals, refuse
+from .strategies import digits, evenly, refusals, refuse, steps
 
 ABSENT = "(absent)"  # in place of a value: the field is deleted
 
@@ -255,7 +255,7 @@ def rollouts(min_turns: int = 1) -> st.SearchStrategy[Rollout]:
         limit = None if slack == 0 else slack - 1
         return Rollout(tuple(turns), ending, bool(text_keys), limit, bool(learner_only))
 
-    turns = even_steps(turn, 4, 20, 20, len(REWARDS), 6, 3, min_size=min_turns, max_size=4)
+    turns = steps(turn, 4, 20, 20, len(REWARDS), 6, 3, min_size=min_turns, max_size=4)
     return st.tuples(evenly(len(ENDINGS) * 12), turns).map(build)
 
 
@@ -639,7 +639,7 @@ def test_stop_reason_agrees_with_the_flags(validate_rollout_record, reason, flag
 
 
 @law(
-    versions=even_steps(lambda version: version, 6, min_size=1, max_size=4),
+    versions=steps(lambda version: version, 6, min_size=1, max_size=4),
     lead=st.integers(0, 3),
     limit=st.integers(0, 5),
 )
@@ -736,13 +736,13 @@ class Sequences:
 
 def sequences(min_rows: int = 0) -> st.SearchStrategy[Sequences]:
     """Sound batches with gaps in their masks, rows without tokens, and up to four rows."""
-    rows = even_steps(Row, 2**WIDTH, 4, 16, min_size=min_rows, max_size=4)
+    rows = steps(Row, 2**WIDTH, 4, 16, min_size=min_rows, max_size=4)
     return st.tuples(evenly(20), rows).map(_as_sequences)
 
 
 def busy_sequences() -> st.SearchStrategy[Sequences]:
     """Batches of one to four rows that begin with a token and are finished."""
-    rows = even_steps(
+    rows = steps(
         lambda mask, flags, seed: Row(mask | 1, flags + 1, seed),
         2**WIDTH,
         3,

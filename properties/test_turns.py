@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from rlcheck import turns as reference
 from rlcheck.grading.compare import (
     assert_close,
-    assert_in_range,
     assert_quiet,
     assert_refuses,
     assert_same,
@@ -25,7 +24,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 from rlcheck.grading.wire import TableFunction
 
-from .strategies import REALS, digits, even_steps, evenly, refusals, refuse
+from .strategies import REALS, digits, evenly, refusals, refuse, steps
 
 REFUSALS = {
     "macro_action_logprob": (
@@ -104,12 +103,12 @@ def exp_of(log_ratio: Fraction) -> float:
 
 def turns(min_size: int = 1) -> st.SearchStrategy[list[float]]:
     """Log-probabilities of the tokens of a turn."""
-    return even_steps(LOGPROBS.__getitem__, 256, min_size=min_size)
+    return steps(LOGPROBS.__getitem__, 256, min_size=min_size)
 
 
 def dyadic_turns() -> st.SearchStrategy[list[float]]:
     """Token probabilities k/64, k = 1, …, 64: every other token is all but certain."""
-    return even_steps(lambda n, rest: 1.0 - (rest if n else rest % 4) / 64, 2, 64, min_size=1)
+    return steps(lambda n, rest: 1.0 - (rest if n else rest % 4) / 64, 2, 64, min_size=1)
 
 
 @dataclass(frozen=True)
@@ -130,11 +129,6 @@ class ScoredTurn:
     def size(self) -> float:
         return total(self.current) + total(self.behavior)
 
-    @property
-    def is_one_sided(self) -> bool:
-        """Whether the terms of the log-ratio have one sign."""
-        return not (any(self.current) and any(self.behavior))
-
 
 def scored_turns(max_size: int = 8) -> st.SearchStrategy[ScoredTurn]:
     """Turns whose tokens are at most e^1.25 times likelier under one policy than the other."""
@@ -143,15 +137,15 @@ def scored_turns(max_size: int = 8) -> st.SearchStrategy[ScoredTurn]:
         behavior = -abs(REALS[base])
         return min(behavior + SHIFTS[shift], 0.0), behavior
 
-    return even_steps(token, 256, len(SHIFTS), max_size=max_size).map(
+    return steps(token, 256, len(SHIFTS), max_size=max_size).map(
         lambda tokens: ScoredTurn([c for c, _ in tokens], [b for _, b in tokens])
     )
 
 
 def far_turns() -> st.SearchStrategy[ScoredTurn]:
-    """Turns whose partial ratios lie beyond float64, and whose log-ratios may too."""
-    sizes = (0.0, -800.0, -1.0, -700.0, 0.0, -HUGE)
-    return even_steps(lambda c, b: (sizes[c], sizes[b]), 6, 6, min_size=1, max_size=6).map(
+    """Turns whose token ratios lie beyond float64, where the whole ratio may lie within it."""
+    sizes = (0.0, -800.0, -1.0, -700.0, 0.0, -1e5)
+    return steps(lambda c, b: (sizes[c], sizes[b]), 6, 6, min_size=1, max_size=6).map(
         lambda tokens: ScoredTurn([c for c, _ in tokens], [b for _, b in tokens])
     )
 
@@ -196,7 +190,7 @@ def languages() -> st.SearchStrategy[Language]:
         probabilities = {s: weight / 131 for s, (weight, _) in named.items()}
         return Language(probabilities, meanings, ACTIONS[action], bool(calls))
 
-    entries = even_steps(lambda w, m: (w, MEANINGS[m]), 16, len(MEANINGS), max_size=len(SPELLINGS))
+    entries = steps(lambda w, m: (w, MEANINGS[m]), 16, len(MEANINGS), max_size=len(SPELLINGS))
     return st.tuples(evenly(2 * len(ACTIONS)), entries).map(build)
 
 
@@ -270,7 +264,7 @@ def test_macro_action_logprob_refuses(macro_action_logprob, bad):
     assert_refuses(macro_action_logprob, *bad.args, **bad.kwargs)
 
 
-@law(odds=even_steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
+@law(odds=steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
 @example(odds=[])
 def test_turn_ratio_is_the_product_of_token_ratios(turn_probability_ratio, odds):
     """A turn is likelier by the product of what its tokens are likelier by; 1 without tokens.
@@ -328,24 +322,22 @@ def test_turn_ratio_multiplies_over_the_parts_of_a_turn(turn_probability_ratio, 
 @law(turn=far_turns())
 @example(turn=ScoredTurn([0.0], [-800.0]))
 @example(turn=ScoredTurn([0.0, -800.0], [-800.0, 0.0]))
-@example(turn=ScoredTurn([0.0, 0.0, -HUGE, -HUGE], [-HUGE, -HUGE, 0.0, 0.0]))
+@example(turn=ScoredTurn([0.0, 0.0], [-HUGE, -HUGE]))
+@example(turn=ScoredTurn([-HUGE, -HUGE], [0.0, 0.0]))
 @example(turn=ScoredTurn([0.0, -30.0], [-30.0, 0.0]))
 def test_turn_ratio_beyond_float64_is_infinite_or_zero(turn_probability_ratio, turn):
     """A ratio beyond float64 is inf or 0, without a warning and never NaN.
 
-    Ratios of single tokens may leave float64 while that of the turn does not. Where the terms
-    of log ρ nearly cancel at the edge of float64, the allowed error covers every number ≥ 0.
+    Ratios of single tokens may leave float64 while that of the turn does not.
     """
     got = assert_quiet(turn_probability_ratio, turn.current, turn.behavior)
-    assert_in_range(got, 0.0, math.inf)
-    if turn.size < 1e9 or turn.is_one_sided:
-        truth = exp_of(turn.log_ratio)
-        terms = min(truth, 1e300) * (1 + turn.size)
-        assert_close(got, truth, terms=terms, count=2 * len(turn.current))
+    truth = exp_of(turn.log_ratio)
+    terms = min(truth, 1e300) * (1 + min(turn.size, 1e300))
+    assert_close(got, truth, terms=terms, count=2 * len(turn.current))
 
 
 @law(turn=far_turns(), at=st.integers(0, 6))
-@example(turn=ScoredTurn([0.0, 0.0], [-HUGE, -HUGE]), at=2)
+@example(turn=ScoredTurn([0.0, 0.0], [-800.0, -800.0]), at=2)
 @example(turn=ScoredTurn([-1.0], [-1.0]), at=0)
 def test_turn_that_the_policy_rules_out_has_ratio_zero(turn_probability_ratio, turn, at):
     """A token that the current policy cannot emit makes the ratio 0, whatever the others say.
@@ -358,7 +350,7 @@ def test_turn_that_the_policy_rules_out_has_ratio_zero(turn_probability_ratio, t
 
 
 @law(
-    pairs=even_steps(lambda c, b: (WHOLE[c], WHOLE[b]), len(WHOLE), len(WHOLE), max_size=4),
+    pairs=steps(lambda c, b: (WHOLE[c], WHOLE[b]), len(WHOLE), len(WHOLE), max_size=4),
     kind=st.sampled_from(KINDS),
 )
 @example(pairs=[(0, -128)], kind=np.int8)

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rlcheck.grading.cli import app
+from rlcheck.grading.cli import EXAMPLE, app
+from rlcheck.grading.grade import grade
 
+LABELS = ("expected", "got", "replay", "source")
 WRONG = "def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n"
 
 
@@ -26,7 +28,7 @@ def test_grade_shows_a_card_for_each_failure(wrong: Path) -> None:
     shown = rlcheck("grade", str(wrong))
     assert shown.exit_code == 1
     assert "discounted_return([" in shown.output
-    for label in ("expected", "got", "replay", "source"):
+    for label in LABELS:
         assert label in shown.output
 
 
@@ -34,11 +36,12 @@ def test_the_replay_command_of_a_card_reproduces_it(wrong: Path, tmp_path: Path)
     report = tmp_path / "report.json"
     rlcheck("grade", str(wrong), "--seed", "5", "--report", f"json={report}")
     failed = [law for law in json.loads(report.read_text())["laws"] if law["status"] == "failed"]
-    assert failed
-    for law in failed:
+    assert len(failed) >= 3
+    for law in failed[:3]:
         again = rlcheck(*law["replay"].split()[1:])
         assert again.exit_code == 1
-        assert law["counterexample"] in again.output
+        for line in law["counterexample"].splitlines():
+            assert line in again.output
 
 
 def test_a_report_is_written_whatever_happens(tmp_path: Path) -> None:
@@ -66,7 +69,7 @@ def test_a_report_is_written_whatever_happens(tmp_path: Path) -> None:
         (["grade", "x.py", "--report", "json"], "KIND=PATH is due"),
         (["grade", "x.py", "--isolate", "vault"], "--isolate vault"),
         (["grade", "x.py", "--examples", "0"], "--examples"),
-        (["grade"], "TARGET"),
+        (["grade"], "Missing argument"),
         (["replay", "returns::nothing", "x.py"], "there is no law 'returns::nothing'"),
         (["laws", "nothing"], "'nothing' is no function, module or course part"),
         (["no-such-command"], "No such command"),
@@ -93,13 +96,18 @@ def test_lists_of_laws_and_mistakes() -> None:
 
 
 def test_power_prints_the_matrix() -> None:
-    shown = rlcheck("power", "return_to_go", "-j", "1")
+    shown = rlcheck("power", "classify_stop_event", "-j", "1", "--seeds", "2")
     assert shown.exit_code == 0
-    assert "the kill matrix holds" in shown.output
+    assert "the kill matrix holds at 2 seeds" in shown.output
 
 
-def test_the_demo_diagnoses_four_mistakes() -> None:
-    shown = rlcheck("demo")
-    assert shown.exit_code == 0
-    mistakes = {line for line in shown.output.splitlines() if line.startswith("likely mistake")}
-    assert len(mistakes) >= 4
+def test_the_bundled_submission_shows_four_mistakes() -> None:
+    wrong = ["td_residuals", "collector_target", "double_dqn_targets", "decoding"]
+    report = grade(str(EXAMPLE), only=wrong, examples=30)
+    found = {law.diagnosis.id for law in report.failures if law.diagnosis}
+    assert found == {
+        "td_residuals.bootstraps_through_terminals",
+        "collector_target.multiplies_the_terminal_away",
+        "double_dqn_targets.selects_with_the_target_network",
+        "decoding_distribution_with_order.drops_the_crossing_token",
+    }

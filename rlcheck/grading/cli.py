@@ -29,6 +29,7 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+EXAMPLE = Path(__file__).parent / "examples" / "student.py"
 REPORTS = {"json": to_json}
 
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
@@ -59,7 +60,9 @@ def _options(
 
 @app.command("grade")
 def grade_command(
-    target: Annotated[str, typer.Argument(help="A file, a package folder, a dotted module.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A file, a package folder, a dotted module.")
+    ],
     only: Annotated[
         list[str] | None,
         typer.Option(help="A function, a module's name, module-5, module-6 or module-11."),
@@ -100,9 +103,8 @@ def grade_command(
 @app.command()
 def demo() -> None:
     """Grade the bundled example: a student's module with four mistakes in it."""
-    path = Path(__file__).parent / "examples" / "student.py"
     with _spinner() as show:
-        result = grade(str(path), jobs=CPUS, progress=show)
+        result = grade(str(EXAMPLE), jobs=CPUS, progress=show)
     print_report(result, console)
     if result.exit_code != EXIT_FAILED:
         raise typer.Exit(EXIT_GRADER)
@@ -229,7 +231,7 @@ def _spinner() -> Iterator[Callable[[str], None]]:
 
 
 def _usage(text: str) -> NoReturn:
-    errors.print(text, style="red")
+    errors.print(text, style="red", soft_wrap=True)
     raise typer.Exit(EXIT_USAGE)
 
 

@@ -18,6 +18,8 @@ from rlcheck.mistakes import Mistake, mistakes_of
 
 T = TypeVar("T")
 
+FEW_EXAMPLES = 12
+
 
 @dataclass(frozen=True)
 class Matrix:
@@ -116,24 +118,30 @@ def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Ma
 def gaps(function: str, random_seed: int, examples: int = EXAMPLES) -> list[str]:
     """The gaps of a function's kill matrix, without computing all of it.
 
-    A law is tried on the mistakes that are still alive, and where it kills none of them, on the
-    others until it kills one.
+    Most mistakes fall at once, so every law is tried on few examples first; the whole number of
+    examples is for the mistakes that are left, and for the laws that have not killed yet.
     """
+    laws = laws_of(FUNCTIONS[function])
     alive = {mistake.id: mistake for mistake in mistakes_of(function)}
     dead: dict[str, Mistake] = {}
-    found: list[str] = []
-    for law in laws_of(FUNCTIONS[function]):
-        swept = sweep(law, list(alive.values()), random_seed, examples)
-        found += swept.faults
-        if not swept.killed:
-            again = sweep(
-                law, list(dead.values()), random_seed, examples, until=lambda s: bool(s.killed)
-            )
-            found += again.faults
-            found += [] if again.killed else [f"{law.id} kills nothing"]
-        for mistake in swept.killed:
+    idle = {law.id for law in laws}
+    faults: list[str] = []
+
+    def bury(law: Law, swept: Sweep) -> None:
+        faults.extend(swept.faults)
+        if swept.killed:
+            idle.discard(law.id)
+        for mistake in swept.killed & alive.keys():
             dead[mistake] = alive.pop(mistake)
-    return [*found, *(f"{mistake} survives every law" for mistake in alive)]
+
+    for count in (min(FEW_EXAMPLES, examples), examples):
+        for law in laws:
+            bury(law, sweep(law, list(alive.values()), random_seed, count))
+            if law.id in idle:
+                others = list(dead.values())
+                bury(law, sweep(law, others, random_seed, count, until=lambda s: bool(s.killed)))
+    survivors = [f"{mistake} survives every law" for mistake in alive]
+    return [*faults, *survivors, *(f"{law.id} kills nothing" for law in laws if law.id in idle)]
 
 
 def in_parallel(work: Callable[..., T], jobs: list[tuple[Any, ...]], workers: int) -> Iterator[T]:

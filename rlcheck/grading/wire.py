@@ -66,6 +66,8 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
         return value
     if depth == 0:
         raise Unreadable(f"the answer is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list | tuple) and len(value) > budget[0]:
+        raise Unreadable(f"the answer has more than {MAX_ENTRIES} entries")
     if kind is list or kind is tuple:
         return [_plain(entry, budget, depth - 1) for entry in value]
     if isinstance(value, str):

@@ -595,12 +595,9 @@ def returns_the_log_ratio(new_logprobs, old_logprobs, mask=None):
     return terms.sum(axis=-1)
 
 
-@mistake("sequence_logprob_ratio", "sums each policy's log-probabilities before it subtracts")
-def subtracts_sums(new_logprobs, old_logprobs, mask=None):
-    _, flags = log_ratios(new_logprobs, old_logprobs, mask)
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = [np.where(flags, x, 0.0).sum(axis=-1) for x in (new_logprobs, old_logprobs)]
-        return exponential(sums[0] - sums[1])
+@mistake("sequence_logprob_ratio", "answers the largest float where the ratio is beyond float64")
+def keeps_the_ratio_finite(new_logprobs, old_logprobs, mask=None):
+    return np.nan_to_num(reference.sequence_logprob_ratio(new_logprobs, old_logprobs, mask))
 
 
 @mistake("sequence_logprob_ratio", "refuses a token that the new policy has made impossible")

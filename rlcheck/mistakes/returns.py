@@ -89,10 +89,9 @@ def truncates_integer_rewards(rewards, gamma):
     return float(np.sum((powers(gamma, len(rewards)) * rewards).astype(rewards.dtype)))
 
 
-@mistake("discounted_return", "lets a partial sum overflow")
-def return_overflows_midway(rewards, gamma):
-    reference.discounted_return(rewards, gamma)
-    return sum((float(p * r) for p, r in zip(powers(gamma, len(rewards)), rewards, strict=True)))
+@mistake("discounted_return", "answers the largest float where the return is beyond float64")
+def keeps_the_return_finite(rewards, gamma):
+    return float(np.nan_to_num(reference.discounted_return(rewards, gamma)))
 
 
 @mistake(
@@ -261,12 +260,9 @@ def truncates_integer_residuals(rewards, values, gamma, terminated=None):
     return deltas.astype(kind) if kind.kind == "i" else deltas
 
 
-@mistake("td_residuals", "lets a partial sum overflow")
-def residual_overflows_midway(rewards, values, gamma, terminated=None):
-    reference.td_residuals(rewards, values, gamma, terminated)
-    r, V = np.asarray(rewards, dtype=float), np.asarray(values, dtype=float)
-    d = np.zeros(len(r), bool) if terminated is None else np.asarray(terminated, bool)
-    return r + gamma * np.where(d, 0.0, V[1:]) - V[:-1]
+@mistake("td_residuals", "answers the largest float where a residual is beyond float64")
+def keeps_residuals_finite(rewards, values, gamma, terminated=None):
+    return np.nan_to_num(reference.td_residuals(rewards, values, gamma, terminated))
 
 
 @mistake("td_residuals", "answers with a bare number for a single step")
@@ -361,10 +357,12 @@ def truncates_integer_deltas(deltas, gamma):
     return int(total) if np.asarray(deltas).dtype.kind == "i" else total
 
 
-@mistake("discounted_td_sum", "lets a partial sum overflow")
-def td_sum_overflows_midway(deltas, gamma):
-    reference.discounted_td_sum(deltas, gamma)
-    return sum((float(p * d) for p, d in zip(powers(gamma, len(deltas)), deltas, strict=True)))
+@mistake("discounted_td_sum", "raises where the sum is beyond float64")
+def raises_on_overflow(deltas, gamma):
+    total = reference.discounted_td_sum(deltas, gamma)
+    if np.isinf(total):
+        raise OverflowError("the sum is too large")
+    return total
 
 
 @mistake("discounted_td_sum", "takes 0^0 for 0, so that γ = 0 leaves nothing")
@@ -491,11 +489,10 @@ def truncates_macro_rewards(rewards, durations, gamma):
     return int(total) if np.asarray(rewards).dtype.kind == "i" else total
 
 
-@mistake("semi_markov_return", "lets a partial sum overflow")
-def macro_actions_overflow_midway(rewards, durations, gamma):
-    reference.semi_markov_return(rewards, durations, gamma)
-    started = np.cumsum(durations) - durations
-    return sum((float(float(gamma) ** s * r) for s, r in zip(started, rewards, strict=True)), 0.0)
+@mistake("semi_markov_return", "answers NaN where the return is beyond float64")
+def gives_up_on_a_large_return(rewards, durations, gamma):
+    total = reference.semi_markov_return(rewards, durations, gamma)
+    return total if np.isfinite(total) else np.nan
 
 
 @mistake("semi_markov_return", "turns durations into start times in the caller's array")
@@ -759,12 +756,10 @@ def truncates_integer_returns(rewards, gamma=1.0):
     return R.astype(kind) if kind.kind == "i" else R
 
 
-@mistake("return_to_go", "lets a later overflow spoil earlier returns")
-def overflow_stays(rewards, gamma=1.0):
+@mistake("return_to_go", "subtracts what was earned before from an infinite total")
+def subtracts_from_an_infinite_total(rewards, gamma=1.0):
     R = reference.return_to_go(rewards, gamma)
-    for t in range(len(R) - 2, -1, -1):
-        R[t] = rewards[t] + gamma * R[t + 1]
-    return R
+    return R + (R[0] - R[0]) if len(R) else R
 
 
 @mistake("return_to_go", "answers with a bare number for a single step")

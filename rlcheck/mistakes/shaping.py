@@ -117,11 +117,9 @@ def truncates_integer_bonuses(rewards, potentials, gamma):
     return shaped.astype(kind) if kind.kind == "i" else shaped
 
 
-@mistake("potential_shaping", "lets a partial sum overflow")
-def bonus_overflows_midway(rewards, potentials, gamma):
-    reference.potential_shaping(rewards, potentials, gamma)
-    r, phi = as_floats(rewards, potentials)
-    return r + gamma * phi[1:] - phi[:-1]
+@mistake("potential_shaping", "answers the largest float where a reward is beyond float64")
+def keeps_shaped_rewards_finite(rewards, potentials, gamma):
+    return np.nan_to_num(reference.potential_shaping(rewards, potentials, gamma))
 
 
 @mistake("potential_shaping", "adds the bonus to the caller's rewards in place")
@@ -255,11 +253,10 @@ def truncates_integer_identity(rewards, potentials, gamma):
     return reference.ShapedReturns(*map(float, np.floor(answer)))
 
 
-@mistake("shaped_return_identity", "lets a shaped reward overflow")
-def shaped_reward_overflows(rewards, potentials, gamma):
+@mistake("shaped_return_identity", "answers NaN where the shaped return is beyond float64")
+def gives_up_on_a_large_return(rewards, potentials, gamma):
     answer = reference.shaped_return_identity(rewards, potentials, gamma)
-    shaped = reference.potential_shaping(rewards, potentials, gamma)
-    return answer._replace(shaped=float(np.sum(powers(gamma, len(shaped)) * shaped)))
+    return answer._replace(shaped=answer.shaped if np.isfinite(answer.shaped) else np.nan)
 
 
 @mistake("shaped_return_identity", "shapes the caller's rewards in place")

@@ -200,12 +200,9 @@ def subtracts_in_the_given_type(current, behavior):
     return answer
 
 
-@mistake("turn_probability_ratio", "lets the sum overflow, and inf − inf becomes NaN")
-def lets_the_sum_overflow(current, behavior):
-    reference.turn_probability_ratio(current, behavior)
-    with np.errstate(all="ignore"):
-        difference = np.asarray(current, dtype=float) - np.asarray(behavior, dtype=float)
-        return float(np.exp(sum(difference.tolist())))
+@mistake("turn_probability_ratio", "answers the largest float where the ratio is beyond float64")
+def keeps_the_ratio_finite(current, behavior):
+    return float(np.nan_to_num(reference.turn_probability_ratio(current, behavior)))
 
 
 @mistake("turn_probability_ratio", "raises where the exponential overflows")
