@@ -11,6 +11,8 @@ def _any_row(states: States, corner: object) -> bool:
     return any(corner(row, a) for row, a in zip(states.q_values, states.action, strict=True))
 
 
+STATES, OCCURRENCES = states(), occurrences()
+
 STATE_CORNERS = {
     "no state": lambda s: not s.action,
     "one state": lambda s: len(s.action) == 1,
@@ -35,12 +37,12 @@ OCCURRENCE_CORNERS = {
 
 @pytest.mark.parametrize("corner", STATE_CORNERS)
 def test_states_reach(corner):
-    assert reaches(states(), STATE_CORNERS[corner]) >= 5
+    assert reaches(STATES, STATE_CORNERS[corner]) >= 5
 
 
 @pytest.mark.parametrize("corner", OCCURRENCE_CORNERS)
 def test_occurrences_reach(corner):
-    assert reaches(occurrences(), OCCURRENCE_CORNERS[corner]) >= 5
+    assert reaches(OCCURRENCES, OCCURRENCE_CORNERS[corner]) >= 5
 
 
 def test_ratios_stay_away_from_the_quotients_of_occurrences():

@@ -9,6 +9,14 @@ from properties import test_shaping as shaping
 from properties.project.reach import reaches
 from properties.strategies import forms, steps, whole_numbers
 
+EPISODES = returns.episodes()
+MACRO_WALKS = returns.macro_walks()
+TRANSITIONS = returns.transitions()
+TABLES = returns.tables()
+EXTREMES = returns.extremes()
+PATHS = shaping.paths()
+EXTREME_PATHS = shaping.extreme_paths()
+
 
 @pytest.mark.parametrize(
     "corner",
@@ -27,7 +35,7 @@ from properties.strategies import forms, steps, whole_numbers
     ],
 )
 def test_episodes_reach(corner):
-    assert reaches(returns.episodes(), corner) >= 5
+    assert reaches(EPISODES, corner) >= 5
 
 
 @pytest.mark.parametrize(
@@ -42,7 +50,7 @@ def test_episodes_reach(corner):
     ],
 )
 def test_macro_walks_reach(corner):
-    assert reaches(returns.macro_walks(), corner) >= 5
+    assert reaches(MACRO_WALKS, corner) >= 5
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_macro_walks_reach(corner):
     ],
 )
 def test_transitions_reach(corner):
-    assert reaches(returns.transitions(), corner) >= 5
+    assert reaches(TRANSITIONS, corner) >= 5
 
 
 @pytest.mark.parametrize(
@@ -66,7 +74,7 @@ def test_transitions_reach(corner):
     ],
 )
 def test_tables_reach(corner):
-    assert reaches(returns.tables(), corner) >= 5
+    assert reaches(TABLES, corner) >= 5
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def test_tables_reach(corner):
     ],
 )
 def test_extremes_reach(corner):
-    assert reaches(returns.extremes(), corner) >= 5
+    assert reaches(EXTREMES, corner) >= 5
 
 
 @pytest.mark.parametrize(
@@ -94,14 +102,14 @@ def test_extremes_reach(corner):
     ],
 )
 def test_paths_reach(corner):
-    assert reaches(shaping.paths(), corner) >= 5
+    assert reaches(PATHS, corner) >= 5
 
 
 def test_extreme_paths_reach_shaped_rewards_beyond_float64():
     def corner(path):
         return any(abs(sum(map(float, row))) == float("inf") for row in path.expanded)
 
-    assert reaches(shaping.extreme_paths(), corner) >= 5
+    assert reaches(EXTREME_PATHS, corner) >= 5
 
 
 @pytest.mark.parametrize(
