@@ -636,7 +636,7 @@ class Rescored:
     def scale(self) -> Any:
         """ρ (1 + Σ|terms|) of each row."""
         terms = [1.0 + sum(total(p) for p in row if p[0] > -inf) for row in self.active]
-        return np.multiply(self.ratios, terms)
+        return [ratio * size for ratio, size in zip(self.ratios, terms, strict=True)]
 
 
 def exact_ratio(pairs: list[tuple[float, float]]) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rlcheck import causal_response_logprobs
+from rlcheck import causal_response_logprobs, decoding_distribution_with_order
 
 from .. import test_decoding, test_kl, test_logprobs
 from ..test_logprobs import Rescored, Responses, Scored, is_distribution
@@ -91,9 +91,7 @@ DECODING_CORNERS = {
     "top_p of 0": lambda case: "top_p" in case.order and case.top_p == 0,
     "top_p of 1": lambda case: "top_p" in case.order and case.top_p == 1,
     "a nucleus of several tokens": lambda case: (
-        "top_p" in case.order
-        and case.top_p < 1
-        and np.count_nonzero(test_decoding.decoded(case)) > 1
+        "top_p" in case.order and case.top_p < 1 and np.count_nonzero(_probabilities(case)) > 1
     ),
 }
 PROBABILITY_CORNERS = {
@@ -116,6 +114,16 @@ CASES = {
     "decodings": (test_decoding.decodings(), DECODING_CORNERS),
     "distributions": (test_decoding.distributions(), PROBABILITY_CORNERS),
 }
+
+
+def _probabilities(case):
+    return decoding_distribution_with_order(
+        case.logits,
+        temperature=case.temperature,
+        top_k=case.top_k,
+        top_p=case.top_p,
+        order=case.order,
+    )
 
 
 def _text(flags):

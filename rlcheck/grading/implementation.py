@@ -161,7 +161,7 @@ def _in_process(target: str, functions: tuple[Function, ...]) -> Implementation:
         location=str(getattr(module, "__file__", None) or target),
         version=__version__ if target == REFERENCE else str(getattr(module, "__version__", "")),
         isolation="in-process",
-        transport=InProcess(found),
+        transport=InProcess(found, loud=target == REFERENCE),
         resolutions={
             f.name: _resolve(f, parameters(found[f.name]), public)
             if f.name in found

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """Homework: returns, Q-learning targets, offline losses, decoding.
 
 Only NumPy and the standard library. All sums are in float64.
