@@ -16,7 +16,14 @@ from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
 from rlcheck.grading.submission import CALL_SECONDS
-from rlcheck.grading.terminal import print_card, print_matrix, print_report, table
+from rlcheck.grading.terminal import (
+    print_card,
+    print_laws,
+    print_matrix,
+    print_mistakes,
+    print_report,
+)
+from rlcheck.mistakes import mistakes_of
 
 app = typer.Typer(
     name="rlcheck",
@@ -32,6 +39,10 @@ CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.
 EXAMPLE = Path(__file__).parent / "examples" / "student.py"
 REPORTS = {"json": to_json}
 
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="A function, a module's name, module-5, -6 or -11."),
+]
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
 Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")]
@@ -111,34 +122,28 @@ def demo() -> None:
 
 
 @app.command()
-def laws(name: Annotated[str | None, typer.Argument()] = None) -> None:
+def laws(name: Name = None) -> None:
     """List the laws with their formulas; of one function, module or course part if named."""
-    rows = [
-        (law.function, law.id, f"{law.sentence}\n{law.equation}".rstrip())
-        for function in _functions([name] if name else [])
-        for law in laws_of(function)
-    ]
-    console.print(table(("function", "law", "sentence and formula"), rows))
-    console.print(f"{len(rows)} laws")
+    count = 0
+    for function in _functions([name] if name else []):
+        print_laws(function, laws_of(function), console)
+        count += len(laws_of(function))
+    console.print(f"{count} laws")
 
 
 @app.command()
-def mistakes(name: Annotated[str | None, typer.Argument()] = None) -> None:
+def mistakes(name: Name = None) -> None:
     """List the known mistakes; of one function, module or course part if named."""
-    from rlcheck.mistakes import mistakes_of
-
-    rows = [
-        (m.id, f"it {m.description}", m.report or "")
-        for function in _functions([name] if name else [])
-        for m in mistakes_of(function.name)
-    ]
-    console.print(table(("mistake", "behaves as if", "public report"), rows))
-    console.print(f"{len(rows)} mistakes")
+    count = 0
+    for function in _functions([name] if name else []):
+        print_mistakes(function, mistakes_of(function.name), console)
+        count += len(mistakes_of(function.name))
+    console.print(f"{count} mistakes")
 
 
 @app.command()
 def power(
-    name: Annotated[str | None, typer.Argument()] = None,
+    name: Name = None,
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     seeds: Annotated[
@@ -159,7 +164,8 @@ def power(
         found += [f"seed {s}: {gap}" for gap in rest]
     for gap in found:
         console.print(gap, style="red")
-    console.print(f"the kill matrix {'does not hold' if found else 'holds'} at {seeds} seeds")
+    verdict = "does not hold" if found else "holds"
+    console.print(f"the kill matrix {verdict} at {seeds} {'seed' if seeds == 1 else 'seeds'}")
     if found:
         raise typer.Exit(EXIT_FAILED)
 

@@ -1,5 +1,6 @@
 """The report on a terminal."""
 
+import inspect
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -8,9 +9,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from rlcheck.catalogue import FUNCTIONS, MODULES
+from rlcheck.catalogue import FUNCTIONS, MODULES, Function
+from rlcheck.grading.laws import Law
 from rlcheck.grading.power import Matrix
 from rlcheck.grading.report import LawReport, Report
+from rlcheck.mistakes import Mistake
 
 STYLES = {
     "passed": "green",
@@ -130,7 +133,10 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     console.print(Text(law.sentence, style="bold"))
     if law.counterexample:
         console.print()
-        console.print(Padding(Text(law.counterexample, style="cyan"), (0, 0, 0, 2)), soft_wrap=True)
+        console.print(
+            Padding(Text(law.counterexample, style="cyan"), (0, 0, 0, 2), expand=False),
+            soft_wrap=True,
+        )
     console.print()
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True, min_width=len("likely mistake"))
@@ -145,6 +151,10 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     for label, other in zip(("also fails", *[""] * len(others)), others, strict=False):
         console.print(Text.assemble((f"{label:16}", "dim"), other.id), soft_wrap=True)
     console.print()
+
+
+def _indented(text: Text, columns: int) -> Padding:
+    return Padding(text, (0, 0, 0, columns), expand=False)
 
 
 def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
@@ -182,14 +192,35 @@ def _summary(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A plain table for lists of laws and mistakes."""
-    out = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        out.add_column(column, overflow="fold")
-    for row in rows:
-        out.add_row(*row)
-    return out
+def print_laws(function: Function, laws: Sequence[Law], console: Console) -> None:
+    """The laws of one function: id, sentence, formula."""
+    _print_title(function, console)
+    for law in laws:
+        console.print(Text(f"  {law.id}", style="cyan"), soft_wrap=True)
+        console.print(_indented(Text(law.sentence), 4))
+        if law.equation:
+            console.print(
+                Padding(
+                    Text(" ".join(law.equation.split()), style="dim"), (0, 0, 0, 4), expand=False
+                )
+            )
+    console.print()
+
+
+def print_mistakes(function: Function, mistakes: Sequence[Mistake], console: Console) -> None:
+    """The known mistakes of one function: id, what it does, where it was reported."""
+    _print_title(function, console)
+    for mistake in mistakes:
+        console.print(Text(f"  {mistake.id}", style="cyan"), soft_wrap=True)
+        source = f"  ({mistake.report})" if mistake.report else ""
+        line = Text.assemble(f"it {mistake.description}", (source, "dim"))
+        console.print(_indented(line, 4))
+    console.print()
+
+
+def _print_title(function: Function, console: Console) -> None:
+    first = (inspect.getdoc(function.reference()) or "").splitlines()[0]
+    console.print(Text.assemble((function.name, "bold"), f"  {first}"))
 
 
 def print_matrix(matrix: Matrix, console: Console) -> None:
