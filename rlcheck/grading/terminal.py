@@ -133,10 +133,7 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     console.print(Text(law.sentence, style="bold"))
     if law.counterexample:
         console.print()
-        console.print(
-            Padding(Text(law.counterexample, style="cyan"), (0, 0, 0, 2), expand=False),
-            soft_wrap=True,
-        )
+        console.print(_indented(Text(law.counterexample, style="cyan"), 2), soft_wrap=True)
     console.print()
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True, min_width=len("likely mistake"))
@@ -199,11 +196,7 @@ def print_laws(function: Function, laws: Sequence[Law], console: Console) -> Non
         console.print(Text(f"  {law.id}", style="cyan"), soft_wrap=True)
         console.print(_indented(Text(law.sentence), 4))
         if law.equation:
-            console.print(
-                Padding(
-                    Text(" ".join(law.equation.split()), style="dim"), (0, 0, 0, 4), expand=False
-                )
-            )
+            console.print(_indented(Text(" ".join(law.equation.split()), style="dim"), 4))
     console.print()
 
 
