@@ -261,7 +261,7 @@ class Distributions:
         return precise.root(self.mean([precise.times(x, x) for x in spread]))
 
 
-WEIGHTS = (1, 2, 3, 5, 8, 1, 13, 100, 1, 7, 10**6, 1e-9, 1e-30, 1e-200, 0, 0)
+WEIGHTS = (1, 2, 3, 5, 8, 1, 13, 100, 1, 7, 10**6, 1e-9, 1e-30, 1e-100, 0, 0)
 
 
 def shares(weights: Sequence[float]) -> list[float]:
@@ -363,7 +363,7 @@ def test_k2_is_half_the_mean_squared_log_ratio(kl_estimator_moments, pair):
 
 @law(pair=distributions())
 @example(pair=TWO_TO_ONE)
-@example(pair=Distributions([1.0, 1e-300], [1e-300, 1.0]))
+@example(pair=Distributions([1.0, 1e-100], [1e-100, 1.0]))
 @example(pair=Distributions([1e-3, 1e-3 * (1 + 1e-9), 0.998], [0.5, 0.5, 0.0]))
 def test_deviations_are_those_under_samples_from_q(kl_estimator_moments, pair):
     """The standard deviations are the population's, under samples from q.

@@ -7,6 +7,9 @@ from its file, in a process where rlcheck itself cannot be imported.
 import dataclasses
 import inspect
 from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -74,6 +77,8 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
         return str.__str__(value)
     if isinstance(value, np.float64):
         return float(value)
+    if isinstance(value, Real | Decimal) and not isinstance(value, np.generic):
+        return int(value) if isinstance(value, Integral) else float(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: _plain(getattr(value, name), budget, depth - 1) for name in names}
@@ -82,6 +87,8 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
             str(name): _plain(entry, budget, depth - 1)
             for name, entry in zip(value._fields, value, strict=True)
         }
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {
             _plain(key, budget, 1): _plain(entry, budget, depth - 1) for key, entry in value.items()

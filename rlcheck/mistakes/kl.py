@@ -294,16 +294,6 @@ def cancels_in_the_variance(p, q):
     return answer
 
 
-@mistake("kl_estimator_moments", "squares a k3 that overflows, where q is tiny")
-def overflows_in_k3(p, q):
-    q, log_r, right = weighted(p, q)
-    if not np.isfinite(right["exact_kl"]):
-        return right
-    with np.errstate(over="ignore", invalid="ignore"):
-        k3 = np.expm1(log_r) - log_r
-        return {**right, "k3_std": np.sqrt((q * (k3 - right["k3_mean"]) ** 2).sum())}
-
-
 @mistake("kl_estimator_moments", "clamps the log-ratio to [−10, 10]", report="huggingface/trl#6637")
 def clamps_the_log_ratio(p, q):
     q, log_r, right = weighted(p, q)

@@ -474,11 +474,10 @@ def skips_nan(selected, mask):
     return reference.masked_sequence_metrics(np.nan_to_num(x, nan=0.0), flags)
 
 
-@mistake("masked_sequence_metrics", "warns where the perplexity is beyond float64")
-def warns_of_large_perplexities(selected, mask):
+@mistake("masked_sequence_metrics", "answers the largest float where perplexity is beyond float64")
+def keeps_the_perplexity_finite(selected, mask):
     right = reference.masked_sequence_metrics(selected, mask)
-    np.exp(-right.sum_logprob / np.maximum(right.token_count, 1))
-    return right
+    return right._replace(perplexity=np.minimum(right.perplexity, np.finfo(np.float64).max))
 
 
 # --- sequence_logprob_ratio -----------------------------------------------------------------
