@@ -68,6 +68,9 @@ def test_a_report_is_written_whatever_happens(tmp_path: Path) -> None:
         (["grade", "x.py", "--report", "pdf=x"], "KIND=PATH is due"),
         (["grade", "x.py", "--report", "json"], "KIND=PATH is due"),
         (["grade", "x.py", "--isolate", "vault"], "--isolate vault"),
+        (["grade", "x.py", "--report", "json=-"], "KIND=PATH is due"),
+        (["grade", "x.py", "--only", "[/b]"], "'[/b]' is no function"),
+        (["grade", "x.py", "--call-seconds", "inf"], "--call-seconds"),
         (["grade", "x.py", "--examples", "0"], "--examples"),
         (["grade"], "Missing argument"),
         (["replay", "returns::nothing", "x.py"], "there is no law 'returns::nothing'"),
@@ -81,11 +84,12 @@ def test_misuse_is_exit_code_2_and_names_the_word(arguments: list[str], says: st
     assert says in shown.output
 
 
-def test_a_report_that_cannot_be_written_is_said(wrong: Path) -> None:
-    shown = rlcheck("grade", str(wrong), "--report", "json=/dev/null/report.json")
-    assert shown.exit_code == 4
-    assert "cannot be written" in shown.output
-    assert "discounted_return" in shown.output
+def test_a_report_that_cannot_be_written_is_said_before_the_run(wrong: Path) -> None:
+    for path, says in (("/dev/null/report.json", "cannot be written"), (wrong, "file to grade")):
+        shown = rlcheck("grade", str(wrong), "--report", f"json={path}")
+        assert shown.exit_code == 2
+        assert says in shown.output
+    assert wrong.read_text() == WRONG
 
 
 def test_lists_of_laws_and_mistakes() -> None:

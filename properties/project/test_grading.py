@@ -77,7 +77,13 @@ def test_a_right_function_gets_full_marks(write: Write) -> None:
         ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
         ("raise RuntimeError('first line\\nsecond')\n", "RuntimeError: first line"),
         ("1 / 0\n", "ZeroDivisionError"),
-        ("", "it defines none of the functions"),
+        (
+            "discounted_returns = 1",
+            "{} does not define discounted_return; discounted_return: it has",
+        ),
+        ("", "{} does not define discounted_return"),
+        ("def __getattr__(name): raise RuntimeError(name)", "RuntimeError: discounted_return"),
+        ("raise BaseException('\\x1b[2J')", "BaseException: \\x1b[2J"),
         ("import sys; sys.exit(0)\n", "SystemExit"),
         ("import os; os._exit(3)\n", "its import ended the process (it exited with status 3)"),
         ("import rlcheck\n", "ImportError: a graded submission cannot import rlcheck"),
@@ -88,8 +94,9 @@ def test_a_right_function_gets_full_marks(write: Write) -> None:
 def test_what_cannot_be_loaded_is_reported_in_one_line(
     write: Write, source: str, says: str
 ) -> None:
-    report = grade(write(source), only=["discounted_return"])
-    assert report.error.startswith(says)
+    path = write(source)
+    report = grade(path, only=["discounted_return"])
+    assert report.error.startswith(says.format(path))
     assert "\n" not in report.error
     assert report.exit_code == EXIT_UNLOADABLE
     assert report.functions["discounted_return"].status == "unloadable"
@@ -213,6 +220,76 @@ def test_bad_answers_get_a_verdict(write: Write, body: str, status: str) -> None
     assert status in statuses(report)
     assert not statuses(report) & {"passed", "ungradable"} or status == "raised"
     assert report.exit_code == EXIT_FAILED
+
+
+@pytest.mark.parametrize(
+    "answer", ["[]", "np.array([[], []])", "10 ** 400", "10 ** 5000", "'\\ud800'", "np.array([])"]
+)
+def test_odd_answers_never_break_the_grader(write: Write, answer: str) -> None:
+    source = f"""
+    import numpy as np
+
+    def stable_log_softmax(logits, axis=-1):
+        return {answer}
+    """
+    report = grade(write(source), only=["stable_log_softmax"])
+    assert report.fault == ""
+    assert "ungradable" not in statuses(report)
+    assert report.exit_code == EXIT_FAILED
+
+
+def test_refusing_everything_earns_nothing(write: Write) -> None:
+    source = "def discounted_return(rewards, gamma):\n    raise ValueError('no')\n"
+    report = grade(write(source), only=["discounted_return"])
+    assert report.score == 0
+    assert "it answers no call at all" in {law.message for law in report.laws}
+
+
+def test_a_submission_sees_no_secrets(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    source = (
+        RIGHT
+        + """
+    import os
+    if "MY_TOKEN" in os.environ:
+        raise RuntimeError("seen")
+    """
+    )
+    assert grade(write(source), only=["discounted_td_sum"]).exit_code == EXIT_PASSED
+
+
+def test_a_module_that_exits_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "exits_at_import.py").write_text("import sys; sys.exit(0)\n")
+    (tmp_path / "exits_in_a_call.py").write_text(
+        "import sys\ndef discounted_return(rewards, gamma): sys.exit(0)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert grade("exits_at_import").error.startswith("SystemExit")
+    assert grade("exits_in_a_call", only=["discounted_return"]).score == 0
+
+
+def test_termination_leaves_a_report_and_no_process(write: Write, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    source = f"""
+    import os
+
+    def discounted_return(rewards, gamma):
+        open({str(mark)!r}, "w").write(str(os.getpid()))
+        while True:
+            pass
+    """
+    report = tmp_path / "report.json"
+    command = ["grade", write(source), "--report", f"json={report}"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "rlcheck.grading.cli", *command], stdout=subprocess.DEVNULL
+    )
+    while not mark.exists() or not mark.read_text():
+        time.sleep(0.05)
+    running.terminate()
+    assert running.wait(timeout=20) == EXIT_GRADER
+    assert "interrupted" in from_json(report.read_bytes()).fault
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
 
 
 def test_a_killed_worker_is_replaced(write: Write) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlcheck.grading.wire import TableFunction, Unreadable, plain
+from rlcheck.grading.wire import TableFunction, Unreadable, plain, printable
 
 LAST_CALLS = 64  # more than one example of a law makes
 
@@ -116,7 +116,9 @@ class InProcess:
             return plain(self._functions[function](*args, **kwargs))
         except Unreadable as error:
             raise Raised(("Unreadable",), str(error)) from None
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too
             raise raised_from(error) from None
 
 
@@ -130,10 +132,10 @@ def raised_from(error: BaseException) -> Raised:
         if not frame.filename.startswith(here)
     ]
     try:
-        text = str(error)
+        text = printable(str(error))
     except Exception:
         text = "(an exception without a readable text)"
-    return Raised(kinds, text, "".join(traceback.format_list(frames)))
+    return Raised(kinds, text, printable("".join(traceback.format_list(frames))))
 
 
 def snapshot(value: Any) -> Any:

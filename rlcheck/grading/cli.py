@@ -1,6 +1,9 @@
 """The command line: grade, demo, laws, mistakes, power, replay."""
 
+import io
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,8 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+console = Console(highlight=False, markup=False, emoji=False)
+errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 EXAMPLE = Path(__file__).parent / "examples" / "student.py"
@@ -46,11 +49,17 @@ Name = Annotated[
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
 Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")]
-CallSeconds = Annotated[float, typer.Option(min=0.1, help="Limit of one call, in seconds.")]
+CallSeconds = Annotated[
+    float, typer.Option(min=0.1, max=3600, help="Limit of one call into a worker, in seconds.")
+]
 
 
 def main() -> None:
     """The console script."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as Ctrl-C does, with a report
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()
 
 
@@ -93,7 +102,7 @@ def grade_command(
     ] = False,
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
-    outputs = [_output(text) for text in report or ()]
+    outputs = [_output(text, target) for text in report or ()]
     if isolate not in (None, "process"):
         _usage(f"--isolate {isolate}: this version has the tier process only")
     _functions(only or [])
@@ -207,23 +216,32 @@ def _functions(names: list[str]) -> tuple[Function, ...]:
         _usage(str(error))
 
 
-def _output(text: str) -> tuple[str, Path]:
-    kind, equals, path = text.partition("=")
-    if not equals or not path or kind not in REPORTS:
+def _output(text: str, target: str) -> tuple[str, Path]:
+    """A kind of report and a path that can be written, which is found out before the run."""
+    kind, equals, name = text.partition("=")
+    if not equals or name in ("", "-") or kind not in REPORTS:
         _usage(f"--report {text}: KIND=PATH is due, with KIND one of {', '.join(REPORTS)}")
-    return kind, Path(path)
+    path = Path(name).expanduser()
+    try:
+        if path.exists() and Path(target).exists() and path.samefile(target):
+            _usage(f"--report {text}: that is the file to grade")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        _usage(f"--report {text}: it cannot be written: {error.strerror}")
+    return kind, path
 
 
 def _finish(result: Report, outputs: list[tuple[str, Path]], every_card: bool) -> None:
-    print_report(result, console, every_card=every_card)
     code = result.exit_code
     for kind, path in outputs:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(REPORTS[kind](result))
         except OSError as error:
             errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
             code = EXIT_GRADER
+    print_report(result, console, every_card=every_card)
     raise typer.Exit(code)
 
 

@@ -69,8 +69,11 @@ def numbers(got: Any, *, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
 
 
 def number(got: Any) -> float:
-    """An answer as one float; arrays without axes count, arrays of one entry do not."""
-    return float(numbers(got, shape=()))
+    """An answer as one float; arrays without axes count, arrays of one entry and NaN do not."""
+    value = float(numbers(got, shape=()))
+    if np.isnan(value):
+        raise Mismatch("the answer is NaN", expected="a number", got=got)
+    return value
 
 
 def _shape_text(shape: tuple[int, ...] | None) -> str:

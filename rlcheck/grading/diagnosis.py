@@ -97,19 +97,19 @@ def distance(one: Any, other: Any) -> float:
 
 
 def _array(value: Any) -> Any:
-    if isinstance(value, np.ndarray | float | int | bool):
-        return np.asarray(value)
-    if isinstance(value, list):
-        try:
-            array = np.asarray(value)
-        except ValueError:
-            return None
-        return array if array.dtype.kind in "biuf" else None
-    return None
+    if not isinstance(value, np.ndarray | float | int | bool | list):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 def _array_distance(left: Any, right: Any) -> float:
-    if left.shape != right.shape and not (left.size == right.size == 0):
+    if left.size == right.size == 0:
+        return 0.0
+    if left.shape != right.shape:
         return float("inf")
     single = any(a.dtype.kind == "f" and a.dtype.itemsize < 8 for a in (left, right))
     a, b = left.astype(np.float64), right.astype(np.float64)

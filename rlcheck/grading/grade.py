@@ -1,5 +1,6 @@
 """Grading one target: every law of every function that was asked for, and a report."""
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -11,19 +12,20 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 import msgspec
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
-from rlcheck.grading.calls import Call
+from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import Implementation, Resolution, load
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
+from rlcheck.grading.wire import end_with_parent
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
@@ -117,7 +119,7 @@ def grade(
             report.isolation, report.location = loaded.isolation, loaded.location
             report.version = loaded.version
             if not loaded.provides:
-                raise CannotLoad("it defines none of the functions that are asked for")
+                raise CannotLoad(_nothing(loaded))
             _plan(report, settings, loaded.resolutions, asked_for=bool(only))
             names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
             for name, judged in _judge_all(settings, names, loaded, jobs, progress):
@@ -130,8 +132,23 @@ def grade(
         report.fault = "interrupted; laws that were not reached are ungradable"
     except BrokenProcessPool:
         report.fault = "a process of the grader died; laws that were not reached are ungradable"
+    except Exception as error:
+        report.fault = f"rlcheck failed: {type(error).__name__}: {error}"
     report.seconds = round(time.monotonic() - started, 3)
     return report
+
+
+def _nothing(loaded: Implementation) -> str:
+    """Why there is nothing to grade, with the first name that nearly fits."""
+    near = [f"{name}: {r.message}" for name, r in loaded.resolutions.items() if r.message]
+    asked = list(loaded.resolutions)
+    which = asked[0] if len(asked) == 1 else f"the {len(asked)} functions that are asked for"
+    none = (
+        f"{loaded.location} defines none of {which}"
+        if len(asked) > 1
+        else (f"{loaded.location} does not define {which}")
+    )
+    return "; ".join([none, *near[:3]])
 
 
 def _plan(
@@ -177,18 +194,24 @@ def _judge_all(
             progress(name)
             yield name, _judge_function(settings, name, loaded)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_child)
     try:
         futures = {pool.submit(_judge_in_child, settings, name): name for name in names}
         for future in as_completed(futures):
             progress(futures[future])
             yield futures[future], msgspec.json.decode(future.result(), type=list[LawReport])
+    except BaseException:
+        for child in active_children():  # their submissions end with them
+            child.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
+def _begin_child() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent()
 
 
 _IN_CHILD = ExitStack()
@@ -226,6 +249,10 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
             else Verdict(law, "timed_out", message="the run's time was used up before this law")
         )
     everything = [call for verdict in verdicts for call in verdict.calls]
+    if everything and all(isinstance(call.outcome, Raised) for call in everything):
+        for verdict in verdicts:  # a function that refuses everything has earned nothing
+            if verdict.holds:
+                verdict.status, verdict.message = "failed", "it answers no call at all"
     return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
 
 
@@ -240,9 +267,16 @@ def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings
     entry.allowed = shown(verdict.allowed)
     entry.message, entry.frames = verdict.message, verdict.frames
     if verdict.status in ("failed", "raised"):
-        found = diagnose(verdict.law.function, verdict.calls, everything)
-        entry.diagnosis = Diagnosis(found.id, found.description, found.report) if found else None
+        entry.diagnosis = _diagnosis(verdict, everything)
     return entry
+
+
+def _diagnosis(verdict: Verdict, everything: list[Call]) -> Diagnosis | None:
+    """The likely mistake; a guess, so that a fault in guessing must not cost the verdict."""
+    with contextlib.suppress(Exception):
+        found = diagnose(verdict.law.function, verdict.calls, everything)
+        return Diagnosis(found.id, found.description, found.report) if found else None
+    return None
 
 
 def _law_report(law: Law, status: str, settings: Settings) -> LawReport:

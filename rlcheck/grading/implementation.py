@@ -18,7 +18,7 @@ from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, Function
 from rlcheck.grading.calls import Graded, InProcess, Transport
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
-from rlcheck.grading.wire import parameters
+from rlcheck.grading.wire import parameters, printable
 
 ENTRY_POINTS = "rlcheck.implementations"
 REFERENCE = "rlcheck"
@@ -92,9 +92,13 @@ def load(
         CannotLoad: with one line that says what is wrong.
     """
     names = tuple(function.name for function in functions)
-    path = _as_path(target)
-    if path is not None:
-        target_path = _checked(path)
+    try:
+        path = _as_path(target)
+        target_path = None if path is None else _checked(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CannotLoad(f"it cannot be opened: {reason}") from None
+    if target_path is not None:
         with Worker("path", str(target_path), names, call_seconds=call_seconds) as worker:
             yield _from_worker(target, str(target_path), worker, functions)
     elif isolate:
@@ -126,6 +130,8 @@ def _is_importable(target: str) -> bool:
 def _checked(path: Path) -> Path:
     if not path.exists():
         raise CannotLoad("there is no such file")
+    if not (path.is_file() or path.is_dir()):
+        raise CannotLoad("it is neither a file nor a folder")
     if path.is_dir() and not (path / "__init__.py").is_file():
         raise CannotLoad("it is a folder without __init__.py; name the file to grade")
     if path.is_file() and path.suffix != ".py":
@@ -136,11 +142,11 @@ def _checked(path: Path) -> Path:
 def _from_worker(
     target: str, location: str, worker: Worker, functions: tuple[Function, ...]
 ) -> Implementation:
-    provided, public = worker.greeting["provided"], worker.greeting["public"]
+    provided, public = worker.greeting.provided, worker.greeting.public
     return Implementation(
         target=target,
         location=location,
-        version=worker.greeting["version"],
+        version=printable(worker.greeting.version.partition("\n")[0]),
         isolation="process",
         transport=worker,
         resolutions={
@@ -182,8 +188,10 @@ def _import(target: str) -> Any:
         if error.name and (target == error.name or target.startswith(error.name + ".")):
             raise CannotLoad("there is no such file, module or entry point") from None
         raise CannotLoad(f"ModuleNotFoundError: {error}") from None
-    except Exception as error:
-        raise CannotLoad(f"{type(error).__name__}: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too
+        raise CannotLoad(f"{type(error).__name__}: {printable(str(error))}") from None
 
 
 def _missing(name: str, public: list[str]) -> Resolution:

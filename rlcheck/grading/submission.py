@@ -18,12 +18,20 @@ from typing import Any
 import msgspec
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
-from rlcheck.grading.wire import Unreadable, pack, unpack
+from rlcheck.grading.wire import Unreadable, pack, printable, unpack
 
 CALL_SECONDS = 10.0  # one call
 LOAD_SECONDS = 60.0  # importing the submission: torch alone takes several seconds on a cold disk
 MEMORY_BYTES = 8 * 2**30
 MAX_FRAME = 2**28  # an answer of 256 MiB
+# What a submission may see of the grader's environment: no tokens, no settings of rlcheck.
+ENVIRONMENT = frozenset(
+    [
+        *("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
+        *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT"),
+        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
+    ]
+)
 
 
 class CannotLoad(Exception):
@@ -32,6 +40,14 @@ class CannotLoad(Exception):
     def __init__(self, text: str, frames: str = "") -> None:
         super().__init__(text)
         self.frames = frames
+
+
+class Greeting(msgspec.Struct):
+    """What a submission provides: `parameters` of its functions, and its public names."""
+
+    provided: dict[str, Any]
+    public: list[str]
+    version: str
 
 
 class Worker:
@@ -67,11 +83,12 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> Greeting:
         ours, theirs = socket.socketpair()
         kind, target = self._command
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("RLCHECK_")}
+        environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._socket = ours
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -90,19 +107,27 @@ class Worker:
                 start_new_session=True,
                 env=environment,
             )
-        self._socket = ours
         try:
             self._send(list(self._functions), LOAD_SECONDS)
-            greeting = self._receive(time.monotonic() + LOAD_SECONDS)
+            return self._greeting(self._receive(time.monotonic() + LOAD_SECONDS))
         except TimedOut:
             raise CannotLoad(f"its import took more than {LOAD_SECONDS:g} s") from None
         except Crashed as crash:
             raise CannotLoad(f"its import ended the process ({crash})") from None
-        if "raised" in greeting:
+        except BaseException:
             self.close()
-            first, *_ = greeting["text"].splitlines() or [""]
-            raise CannotLoad(f"{greeting['raised'][0]}: {first}", greeting["frames"])
-        return greeting
+            raise
+
+    def _greeting(self, message: dict[str, Any]) -> Greeting:
+        try:
+            if "raised" in message:
+                kinds, text = list(message["raised"]), printable(str(message["text"]))
+                first = next(iter(text.splitlines()), "")
+                said = f"{printable(str(kinds[0]))}: {first}" if first else str(kinds[0])
+                raise CannotLoad(said, printable(str(message["frames"])))
+            return msgspec.convert(message, type=Greeting)
+        except (LookupError, TypeError, msgspec.ValidationError):
+            raise CannotLoad("its import broke the protocol of the worker") from None
 
     def call(
         self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
@@ -119,11 +144,12 @@ class Worker:
         reply = self._receive(deadline)
         try:
             if "raised" in reply:
-                kinds = tuple(str(kind) for kind in reply["raised"])
-                raise Raised(kinds or ("Exception",), str(reply["text"]), str(reply["frames"]))
+                kinds = tuple(printable(str(kind)) for kind in reply["raised"])
+                text, frames = printable(str(reply["text"])), printable(str(reply["frames"]))
+                raise Raised(kinds or ("Exception",), text, frames)
             if not watch:
                 return Watched(reply["answer"], args, kwargs, [])
-            warned = [str(text) for text in reply["warnings"]]
+            warned = [printable(str(text)) for text in reply["warnings"]]
             return Watched(reply["answer"], tuple(reply["args"]), dict(reply["kwargs"]), warned)
         except (KeyError, TypeError, ValueError):
             self._give_up()
@@ -154,7 +180,7 @@ class Worker:
                 "provided",
             }:
                 raise Unreadable("no message of the protocol")
-        except (msgspec.DecodeError, Unreadable, ValueError, TypeError):
+        except Exception:  # whatever a hostile frame provokes
             self._give_up()
             raise Crashed("the process broke the protocol") from None
         return message

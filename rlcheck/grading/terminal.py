@@ -39,7 +39,13 @@ def print_report(report: Report, console: Console, *, every_card: bool = False) 
     """
     console.print(_header(report))
     if report.error:
-        console.print(_unloadable(report))
+        line = Text.assemble(("cannot be graded: ", "bold red"), report.error)
+        console.print(line, soft_wrap=True)
+        if report.frames:
+            console.print(Padding(Text(report.frames.rstrip(), style="dim"), (1, 0, 1, 2)))
+        return
+    if report.fault and not report.functions:
+        console.print(Text(report.fault, style="magenta"), soft_wrap=True)
         return
     console.print(_functions(report))
     for first, *others in [[law] for law in report.failures] if every_card else _alike(report):
@@ -70,15 +76,6 @@ def _header(report: Report) -> RenderableType:
     where = {"process": "in a worker process", "in-process": "in this process"}[report.isolation]
     lines = Text(report.target + version, style="bold", overflow="fold")
     return Group(lines, Text(f"{facts} · {where}", style="dim"), Text())
-
-
-def _unloadable(report: Report) -> RenderableType:
-    lines: list[RenderableType] = [
-        Text.assemble(("cannot be graded: ", "bold red"), report.error, overflow="fold")
-    ]
-    if report.frames:
-        lines.append(Padding(Text(report.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
-    return Group(*lines, Text())
 
 
 def _functions(report: Report) -> RenderableType:
@@ -174,7 +171,9 @@ def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
 
 def _summary(report: Report) -> RenderableType:
     passed = report.score == report.max_score
-    verdict = "all laws hold" if passed else f"{report.max_score - report.score} laws fail"
+    lost = report.max_score - report.score
+    fail = "1 law fails" if lost == 1 else f"{lost} laws fail"
+    verdict = "all laws hold" if passed else fail
     if report.fault:
         return Text(report.fault, style="magenta")
     wrong = [law.id for law in report.laws if law.status == "ungradable"]

@@ -4,8 +4,11 @@ This module stands alone (the standard library, numpy, msgspec), because the wor
 from its file, in a process where rlcheck itself cannot be imported.
 """
 
+import contextlib
+import ctypes
 import dataclasses
 import inspect
+import signal
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Integral, Real
@@ -19,6 +22,7 @@ ARRAY, TUPLE, TABLE, BIG_INTEGER = 1, 2, 3, 4
 
 MAX_ENTRIES = 5_000_000
 MAX_DEPTH = 8
+MAX_DIGITS = 1000
 NUMERIC_KINDS = "biuf"
 
 
@@ -126,6 +130,8 @@ def _tag(value: Any) -> Any:
     if kind is int:
         if -(2**63) <= value < 2**64:
             return value
+        if value.bit_length() > 3 * MAX_DIGITS:
+            raise Unreadable(f"an integer has more than {MAX_DIGITS} digits")
         return msgspec.msgpack.Ext(BIG_INTEGER, str(value).encode())
     if kind is list:
         return [_tag(entry) for entry in value]
@@ -157,11 +163,26 @@ def _untag(code: int, data: memoryview) -> Any:
     if code == TABLE:
         return TableFunction(unpack(data))
     if code == BIG_INTEGER:
-        return int(bytes(data[:400]).decode())
+        if len(data) > MAX_DIGITS:
+            raise Unreadable(f"an integer has more than {MAX_DIGITS} digits")
+        return int(bytes(data).decode())
     raise Unreadable(f"unknown extension {code}")
 
 
 _DECODER = msgspec.msgpack.Decoder(ext_hook=_untag)
+
+
+def end_with_parent() -> None:
+    """Have the system kill this process when its parent dies, where the system can (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows as it is: what is neither printable nor a line end is escaped."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def pack(value: Any) -> bytes:

@@ -61,7 +61,7 @@ def _frames(error: BaseException) -> str:
 def _describe(error: BaseException) -> dict[str, Any]:
     kinds = [base.__name__ for base in type(error).__mro__ if base is not object]
     try:
-        text = str(error)[:2000]
+        text = str(error)[:2000].encode("utf-8", "backslashreplace").decode()
     except Exception:
         text = "(an exception without a readable text)"
     return {"raised": kinds, "text": text, "frames": _frames(error)}
@@ -100,6 +100,17 @@ class _Channel:
         self._socket.sendall(struct.pack("<Q", len(data)) + data)
 
 
+def _greet(module: ModuleType, names: list[str], wire: ModuleType) -> dict[str, Any]:
+    public = [n for n in vars(module) if isinstance(n, str) and not n.startswith("_")]
+    return {
+        "provided": {
+            name: wire.parameters(getattr(module, name)) for name in names if hasattr(module, name)
+        },
+        "public": public[:500],
+        "version": str(getattr(module, "__version__", ""))[:100],
+    }
+
+
 def _answer(module: Any, request: dict[str, Any], wire: ModuleType) -> dict[str, Any]:
     args, kwargs = request["args"], request["kwargs"]
     try:
@@ -124,6 +135,7 @@ def main() -> None:
     fd, kind, target, memory = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wire = _load_file("_rlcheck_wire", HERE / "wire.py")
+    wire.end_with_parent()
     channel = _Channel(fd, wire)
     names = channel.receive()
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
@@ -133,20 +145,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     try:
         module = _load_submission(kind, target)
+        channel.send(_greet(module, names, wire))
     except BaseException as error:
         channel.send(_describe(error))
         return
-    channel.send(
-        {
-            "provided": {
-                name: wire.parameters(getattr(module, name))
-                for name in names
-                if hasattr(module, name)
-            },
-            "public": [name for name in vars(module) if not name.startswith("_")][:500],
-            "version": str(getattr(module, "__version__", "")),
-        }
-    )
     while True:
         request = channel.receive()
         reply = _answer(module, request, wire)
