@@ -24,7 +24,7 @@ lint: $(VENV)/dev ## style and types
 table: $(VENV)/dev ## write the table of functions in the README anew
 	$(BIN)/python -m rlcheck.grading.overview README.md
 
-benchmark: $(VENV)/dev ## print the ratios that the README states
+benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_suite.py
 	$(BIN)/python experiments/benchmark_logprobs.py
 

@@ -13,10 +13,11 @@ from rlcheck.grading.implementation import Implementation
 def _fixture(name: str) -> Callable[..., Any]:
     @pytest.fixture(scope="session", name=name)
     def graded(rlcheck_implementation: Implementation) -> Graded:
-        resolution = rlcheck_implementation.resolutions[name]
-        if resolution.status != "provided":
-            where = rlcheck_implementation.target
-            pytest.fail(f"{name} of {where} is {resolution.status}. {resolution.message}".rstrip())
+        resolution, where = rlcheck_implementation.resolutions[name], rlcheck_implementation.target
+        if resolution.status == "missing":
+            pytest.skip(f"{where} does not define {name}. {resolution.message}".rstrip())
+        if resolution.status == "unloadable":
+            pytest.fail(f"{name} of {where} {resolution.message}")
         return rlcheck_implementation.graded(name)
 
     return graded

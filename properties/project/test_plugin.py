@@ -16,7 +16,7 @@ WRONG = "def discounted_return(rewards, gamma):\n    return float(sum(rewards))\
 def run_pytest(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RLCHECK", "PYTEST"))}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *arguments],
         cwd=cwd,
         env=kept | environment,
         capture_output=True,
@@ -59,7 +59,8 @@ def test_the_variable_points_at_a_file_that_runs_in_a_worker(wrong: Path) -> Non
     )
     assert code == 1
     assert f"judging {wrong} at {wrong} (process)" in out
-    assert f"return_to_go of {wrong} is missing" in out
+    assert f"{wrong} does not define return_to_go" in out
+    assert "1 failed, 1 skipped" in out
 
 
 def test_pyproject_points_at_a_file(tmp_path: Path, wrong: Path) -> None:
@@ -116,3 +117,10 @@ def test_the_plugin_is_silent_elsewhere(tmp_path: Path) -> None:
     code, out = run_pytest("-v", cwd=tmp_path)
     assert code == 0
     assert "rlcheck:" not in out
+
+
+def test_a_run_that_judges_others_leaves_the_suites_own_tests_out(wrong: Path) -> None:
+    code, out = run_pytest(f"--impl={wrong}", "--collect-only", "-m", "fast")
+    assert code == 0
+    assert "test_returns.py::test_discounted_return_refuses" in out
+    assert "project" not in out.partition("collected")[2]

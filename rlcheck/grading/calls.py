@@ -70,13 +70,17 @@ class Effects:
     warned: bool
 
 
+class NoOutcome:
+    """In place of the outcome of a call that never came back."""
+
+
 @dataclass
 class Call:
     """One recorded call; `outcome` is the plain answer or a Raised."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outcome: Any = None
+    outcome: Any = NoOutcome
     effects: Effects | None = None  # known of watched calls only
 
 

@@ -1,9 +1,11 @@
 """The command line: grade, demo, laws, mistakes, power, replay."""
 
+import getpass
 import io
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +50,12 @@ Name = Annotated[
 ]
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
 Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
+Isolate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIER", help="process: run a module in a worker process, as files always are."
+    ),
+]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")]
 CallSeconds = Annotated[
     float, typer.Option(min=0.1, max=3600, help="Limit of one call into a worker, in seconds.")
@@ -56,6 +64,9 @@ CallSeconds = Annotated[
 
 def main() -> None:
     """The console script."""
+    # Hypothesis keeps its tables in the current folder unless told otherwise.
+    own = Path(tempfile.gettempdir()) / f"rlcheck-{getpass.getuser()}"
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(own))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as Ctrl-C does, with a report
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -72,7 +83,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -92,9 +103,7 @@ def grade_command(
     ] = None,
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
-    isolate: Annotated[
-        str | None, typer.Option(metavar="TIER", help="process: a worker for modules too.")
-    ] = None,
+    isolate: Isolate = None,
     call_seconds: CallSeconds = CALL_SECONDS,
     jobs: Jobs = CPUS,
     every_card: Annotated[
@@ -103,8 +112,6 @@ def grade_command(
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     outputs = [_output(text, target) for text in report or ()]
-    if isolate not in (None, "process"):
-        _usage(f"--isolate {isolate}: this version has the tier process only")
     _functions(only or [])
     with _spinner() as show:
         result = grade(
@@ -112,7 +119,7 @@ def grade_command(
             only=only or (),
             examples=examples,
             seed=seed,
-            isolate=isolate == "process",
+            isolate=_isolated(isolate),
             call_seconds=call_seconds,
             jobs=jobs,
             progress=show,
@@ -132,10 +139,10 @@ def demo() -> None:
 
 @app.command()
 def laws(name: Name = None) -> None:
-    """List the laws with their formulas; of one function, module or course part if named."""
+    """List the laws with their formulas; of one function, its signature and contract too."""
     count = 0
     for function in _functions([name] if name else []):
-        print_laws(function, laws_of(function), console)
+        print_laws(function, laws_of(function), console, in_full=function.name == name)
         count += len(laws_of(function))
     console.print(f"{count} laws")
 
@@ -185,10 +192,20 @@ def replay(
     target: Annotated[str, typer.Argument(help="The implementation that failed it.")],
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
+    isolate: Isolate = None,
+    call_seconds: CallSeconds = CALL_SECONDS,
 ) -> None:
     """Rerun one law with the same seed, so that it finds the same counterexample."""
     found = _law(law)
-    result = grade(target, only=[found.function], law=found.id, examples=examples, seed=seed)
+    result = grade(
+        target,
+        only=[found.function],
+        law=found.id,
+        examples=examples,
+        seed=seed,
+        isolate=_isolated(isolate),
+        call_seconds=call_seconds,
+    )
     if result.error:
         print_report(result, console)
     for entry in result.failures:
@@ -196,6 +213,12 @@ def replay(
     if not result.exit_code:
         console.print(f"{found.id} holds: {result.laws[0].examples} examples")
     raise typer.Exit(result.exit_code)
+
+
+def _isolated(tier: str | None) -> bool:
+    if tier not in (None, "process"):
+        _usage(f"--isolate {tier}: this version has the tier process only")
+    return tier is not None
 
 
 def _law(law_id: str) -> Law:

@@ -55,6 +55,7 @@ def numbers(got: Any, *, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
 
     Nested lists and lists of arrays count as arrays; [] counts as any shape without entries.
     """
+    __tracebackhide__ = True
     try:
         array = np.asarray(got)
     except ValueError:
@@ -70,6 +71,7 @@ def numbers(got: Any, *, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
 
 def number(got: Any) -> float:
     """An answer as one float; arrays without axes count, arrays of one entry and NaN do not."""
+    __tracebackhide__ = True
     value = float(numbers(got, shape=()))
     if np.isnan(value):
         raise Mismatch("the answer is NaN", expected="a number", got=got)
@@ -84,6 +86,7 @@ def _shape_text(shape: tuple[int, ...] | None) -> str:
 
 def record(got: Any, *names: str) -> tuple[Any, ...]:
     """The fields of a record, given as a mapping or in order as a sequence."""
+    __tracebackhide__ = True
     if isinstance(got, dict):
         missing = [name for name in names if name not in got]
         if missing:
@@ -115,6 +118,7 @@ def assert_close(
 
     ε is that of the answer: float32 answers are judged as float32, coarser ones too.
     """
+    __tracebackhide__ = True
     truth = np.asarray(expected, dtype=np.float64)
     array = numbers(got, shape=truth.shape)
     single = array.dtype.kind == "f" and array.dtype.itemsize < 8
@@ -136,6 +140,7 @@ def assert_same(got: Any, expected: Any) -> None:
 
     0/1 counts as a flag and 3.0 as the count 3; NaN equals NaN; empty sequences are equal.
     """
+    __tracebackhide__ = True
     if not _same(got, expected):
         raise Mismatch("the answer differs", expected=expected, got=got)
 
@@ -160,6 +165,7 @@ def _same(got: Any, expected: Any) -> bool:
 
 def assert_in_range(got: Any, low: float, high: float, *, shape: tuple[int, ...] = ()) -> None:
     """low ≤ got ≤ high, entry by entry; NaN is outside."""
+    __tracebackhide__ = True
     array = numbers(got, shape=shape)
     if not np.all((array >= low) & (array <= high)):
         raise Mismatch("the answer is out of range", expected=f"[{low}, {high}]", got=got)
@@ -167,6 +173,7 @@ def assert_in_range(got: Any, low: float, high: float, *, shape: tuple[int, ...]
 
 def assert_refuses(function: Graded, *args: Any, **kwargs: Any) -> None:
     """The call raises ValueError or TypeError."""
+    __tracebackhide__ = True
     try:
         answer = function(*args, **kwargs)
     except Raised as raised:
@@ -178,6 +185,7 @@ def assert_refuses(function: Graded, *args: Any, **kwargs: Any) -> None:
 
 def assert_untouched(function: Graded, *args: Any, **kwargs: Any) -> None:
     """The call leaves its arguments as they were."""
+    __tracebackhide__ = True
     watched = function.watched(*args, **kwargs)
     after = (watched.args, watched.kwargs)
     if not identical((args, kwargs), after):
@@ -186,6 +194,7 @@ def assert_untouched(function: Graded, *args: Any, **kwargs: Any) -> None:
 
 def assert_quiet(function: Graded, *args: Any, **kwargs: Any) -> Any:
     """The answer of a call that issues no warning."""
+    __tracebackhide__ = True
     watched = function.watched(*args, **kwargs)
     if watched.warnings:
         raise Mismatch("the call warned", expected="no warning", got=watched.warnings[:3])
@@ -208,12 +217,14 @@ def discounted_terms(amounts: Iterable[Any], gamma: float) -> list[Fraction]:
 
 def assert_sum(got: Any, terms: Sequence[Any]) -> None:
     """The answer is the sum of the terms, which are exact, within the bound that they allow."""
+    __tracebackhide__ = True
     truth = nearest_float(sum(map(Fraction, terms), Fraction(0)))
     assert_close(got, truth, terms=total(terms), count=len(terms))
 
 
 def assert_sums(got: Any, rows: Sequence[Sequence[Any]], *, shape: Any = None) -> None:
     """Each entry of the answer is the sum of its own exact terms; `shape` is that of the answer."""
+    __tracebackhide__ = True
     shape = (len(rows),) if shape is None else shape
     truth = [nearest_float(sum(map(Fraction, terms), Fraction(0))) for terms in rows]
     assert_close(

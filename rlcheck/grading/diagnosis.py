@@ -12,36 +12,42 @@ from typing import Any
 import numpy as np
 
 from rlcheck.catalogue import FUNCTIONS
-from rlcheck.grading.calls import Call, Graded, InProcess, Raised
+from rlcheck.grading.calls import Call, Graded, InProcess, NoOutcome, Raised
 from rlcheck.mistakes import Mistake, mistakes_of
 
 CLOSER = 0.1  # how near to the submission, as a share of its distance from the reference
+SAMPLE = 300  # calls of the other laws that are looked at
+NEARLY_ALL = 0.8  # share of all recorded calls that a mistake must explain
 ROUNDING = 1e-12  # relative distance that counts as agreement in float64
 SINGLE_ROUNDING = 1e-5  # the same where an answer came in float32
 
 
 def diagnose(function: str, failed: Sequence[Call], others: Sequence[Call] = ()) -> Mistake | None:
-    """The mistake that explains all `failed` calls, and most of the `others`; None without one.
+    """The mistake that explains all `failed` calls, and nearly all `others`; None without one.
 
     Args:
         function: the function under test.
         failed: recorded calls of the law that failed; one at least deviates.
-        others: recorded calls of the function's other laws, which decide between candidates.
+        others: recorded calls of all of the function's laws. A second fault of the submission
+            leaves some of them unexplained, so a few may be.
     """
     reference = FUNCTIONS[function].reference()
-    judged = [(call, _repeat(function, reference, call)) for call in failed]
+    judged = [(c, _repeat(function, reference, c)) for c in failed if c.outcome is not NoOutcome]
     candidates = [
         mistake
         for mistake in mistakes_of(function)
         if _explains_all(function, mistake.call, judged)
     ]
-    if len(candidates) < 2:
-        return candidates[0] if candidates else None
-    wider = [(call, _repeat(function, reference, call)) for call in others]
-    return max(
-        candidates,
-        key=lambda m: sum(_explains(function, m.call, call, truth) for call, truth in wider),
-    )
+    sample = others[:: 1 + len(others) // SAMPLE]
+    wider = [(c, _repeat(function, reference, c)) for c in sample if c.outcome is not NoOutcome]
+    explained = {
+        mistake.id: sum(_explains(function, mistake.call, call, truth) for call, truth in wider)
+        for mistake in candidates
+    }
+    best = max(candidates, key=lambda mistake: explained[mistake.id], default=None)
+    if best is None or explained[best.id] < NEARLY_ALL * len(wider):
+        return None
+    return best
 
 
 def _repeat(function: str, implementation: Callable[..., Any], call: Call) -> Call:
@@ -71,7 +77,12 @@ def _explains(function: str, mistake: Callable[..., Any], call: Call, truth: Cal
 
 
 def _gap(one: Call, other: Call) -> float:
-    return distance(one.outcome, other.outcome) if one.effects == other.effects else float("inf")
+    """Distance of two outcomes; inf where only one of the calls changed its arguments.
+
+    Warnings do not count: many right implementations warn where the reference is quiet.
+    """
+    changed = [bool(call.effects and call.effects.changed_arguments) for call in (one, other)]
+    return distance(one.outcome, other.outcome) if changed[0] == changed[1] else float("inf")
 
 
 def distance(one: Any, other: Any) -> float:

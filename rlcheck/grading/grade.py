@@ -54,6 +54,14 @@ class Settings:
         functions = tuple(FUNCTIONS[name] for name in self.names)
         return load(self.target, functions, isolate=self.isolate, call_seconds=self.call_seconds)
 
+    @property
+    def unusual(self) -> str:
+        """Options of the command line that a replay needs besides, where they are not default."""
+        isolate = " --isolate process" if self.isolate else ""
+        if self.call_seconds != CALL_SECONDS:
+            return f"{isolate} --call-seconds {self.call_seconds:g}"
+        return isolate
+
     def laws(self, name: str) -> list[Law]:
         """The laws of one function that are to run."""
         return [law for law in laws_of(FUNCTIONS[name]) if self.law in (None, law.id)]
@@ -289,7 +297,7 @@ def _law_report(law: Law, status: str, settings: Settings) -> LawReport:
         source=_reference_section(law),
         replay=(
             f"rlcheck replay {law.id} {shlex.quote(settings.target)} "
-            f"--seed {settings.seed} --examples {settings.examples}"
+            f"--seed {settings.seed} --examples {settings.examples}{settings.unusual}"
         ),
     )
 

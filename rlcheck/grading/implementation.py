@@ -234,7 +234,13 @@ def signature_complaint(function: Function, described: list[Any]) -> str:
                 raise TypeError
             offered.bind(**{p.name: p.name for p in wanted})
     except TypeError:
-        bare = [p.replace(annotation=p.empty) for p in contract.parameters.values()]
         takes = str(offered).replace("=None", "=…")
-        return f"takes {takes}; the contract calls it as {inspect.Signature(bare)}"
+        called = inspect.Signature(bare_parameters(function))
+        return f"takes {takes}; the contract calls it as {called}"
     return ""
+
+
+def bare_parameters(function: Function) -> list[inspect.Parameter]:
+    """The parameters of a function of the contract, without annotations."""
+    parameters = inspect.signature(function.reference()).parameters.values()
+    return [p.replace(annotation=p.empty) for p in parameters]

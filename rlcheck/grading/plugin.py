@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from rlcheck.grading.implementation import Implementation
 
 KNOWN_VARIABLES = ("RLCHECK_IMPL", "RLCHECK_LANG", "RLCHECK_MODEL", "RLCHECK_PROFILE")
+MARKERS = (
+    "fast: a law, or a test of the suite itself; seconds",
+    "slow: trains agents or repeats the kill matrix over many seeds; minutes",
+    "notebook: executes a notebook",
+)
 PROFILES = {"fast": 100, "thorough": 1000, "grading": 100}
 
 IMPLEMENTATION = pytest.StashKey["Implementation"]()
@@ -78,7 +83,27 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_profile = profile
     if not config.getoption("--hypothesis-seed", None):
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     implementation(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the laws as fast; keep tests of rlcheck itself out of a run that judges others."""
+    if not is_used(config):
+        return
+    from rlcheck.grading.implementation import REFERENCE
+    from rlcheck.grading.laws import folder
+
+    laws = folder()
+    own = [item for item in items if item.path.is_relative_to(laws / "project")]
+    for item in items:
+        if item.path.parent == laws:
+            item.add_marker(pytest.mark.fast)
+    if config.stash[IMPLEMENTATION].target != REFERENCE and own:
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if item not in own]
 
 
 def implementation(config: pytest.Config) -> "Implementation":

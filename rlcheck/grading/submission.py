@@ -113,7 +113,7 @@ class Worker:
         except TimedOut:
             raise CannotLoad(f"its import took more than {LOAD_SECONDS:g} s") from None
         except Crashed as crash:
-            raise CannotLoad(f"its import ended the process ({crash})") from None
+            raise CannotLoad(f"its import failed: {crash}") from None
         except BaseException:
             self.close()
             raise
@@ -209,8 +209,8 @@ class Worker:
         self._give_up(grace=0.5)
         code = process.returncode if process is not None else None
         if code is not None and code < 0:
-            return f"it was ended by {signal.Signals(-code).name}"
-        return f"it exited with status {code}"
+            return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process exited with status {code}"
 
     def _give_up(self, grace: float = 0.0) -> None:
         """End the worker and everything that it started."""

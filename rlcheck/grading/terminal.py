@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcheck.catalogue import FUNCTIONS, MODULES, Function
+from rlcheck.grading.implementation import bare_parameters
 from rlcheck.grading.laws import Law
 from rlcheck.grading.power import Matrix
 from rlcheck.grading.report import LawReport, Report
@@ -61,7 +62,8 @@ def _alike(report: Report) -> list[list[LawReport]]:
     """
     groups: dict[tuple[str, str, str], list[LawReport]] = {}
     for law in report.failures:
-        reason = law.diagnosis.id if law.diagnosis else law.id
+        said = law.id if law.message == PLAIN_MISMATCH else law.message
+        reason = law.diagnosis.id if law.diagnosis else said
         groups.setdefault((law.function, law.status, reason), []).append(law)
 
     def is_long(law: LawReport) -> bool:
@@ -126,11 +128,13 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     What is meant for copying, the input and the command, is printed on lines without a border.
     """
     title = Text.assemble((f"{law.status.replace('_', ' ')} ", STYLES[law.status]), law.id)
-    console.print(Rule(title, align="left", style="dim"))
+    console.print(Rule(style="dim"))
+    console.print(title, soft_wrap=True)
     console.print(Text(law.sentence, style="bold"))
     if law.counterexample:
         console.print()
-        console.print(_indented(Text(law.counterexample, style="cyan"), 2), soft_wrap=True)
+        for line in law.counterexample.splitlines():
+            console.print(Text(f"  {line}", style="cyan"), soft_wrap=True)
     console.print()
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True, min_width=len("likely mistake"))
@@ -188,9 +192,16 @@ def _summary(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def print_laws(function: Function, laws: Sequence[Law], console: Console) -> None:
-    """The laws of one function: id, sentence, formula."""
+def print_laws(
+    function: Function, laws: Sequence[Law], console: Console, *, in_full: bool = False
+) -> None:
+    """The laws of one function: id, sentence, formula; `in_full` with the function's contract."""
     _print_title(function, console)
+    if in_full:
+        console.print(f"  {function.name}{inspect.Signature(bare_parameters(function))}")
+        for line in (inspect.getdoc(function.reference()) or "").splitlines()[1:]:
+            console.print(Text(f"  {line}", style="dim"), soft_wrap=True)
+        console.print()
     for law in laws:
         console.print(Text(f"  {law.id}", style="cyan"), soft_wrap=True)
         console.print(_indented(Text(law.sentence), 4))

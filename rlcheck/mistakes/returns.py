@@ -237,7 +237,7 @@ def rolls_the_values(rewards, values, gamma, terminated=None):
 @mistake(
     "td_residuals",
     "gives the last step a residual of 0",
-    report="PufferAI/PufferLib#363 PufferAI/PufferLib#445",
+    report="PufferAI/PufferLib#363, PufferAI/PufferLib#445",
 )
 def forgets_the_last_residual(rewards, values, gamma, terminated=None):
     deltas = reference.td_residuals(rewards, values, gamma, terminated)
@@ -523,7 +523,7 @@ def ignores_termination(reward, next_value, *, gamma, terminated):
 @mistake(
     "collector_target",
     "multiplies the next value of a terminal by 0, which leaves NaN",
-    report="pytorch/rl#3744 anthonytorlucci/rlevo#1074",
+    report="pytorch/rl#3744, anthonytorlucci/rlevo#1074",
 )
 def multiplies_the_terminal_away(reward, next_value, *, gamma, terminated):
     reference.collector_target(reward, next_value, gamma=gamma, terminated=terminated)
@@ -550,7 +550,7 @@ def drops_the_last_reward(reward, next_value, *, gamma, terminated):
 @mistake(
     "collector_target",
     "treats every end of a batch as a terminal",
-    report="HumanCompatibleAI/imitation#335 takuseno/d3rlpy#18",
+    report="HumanCompatibleAI/imitation#335, takuseno/d3rlpy#18",
 )
 def ends_with_the_batch(reward, next_value, *, gamma, terminated):
     y = np.array(reference.collector_target(reward, next_value, gamma=gamma, terminated=terminated))
