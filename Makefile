@@ -11,10 +11,10 @@ demo: $(VENV)/core ## grade the bundled example submission
 	$(BIN)/rlcheck demo
 
 test: $(VENV)/dev ## run the fast suite: all laws, the kill matrix, the grader's tests
-	$(BIN)/pytest -m fast -n auto
+	$(BIN)/pytest -m fast -n auto --dist worksteal
 
 slow: $(VENV)/dev ## run the slow suite
-	$(BIN)/pytest -m slow -n auto
+	$(BIN)/pytest -m slow -n auto --dist worksteal
 
 lint: $(VENV)/dev ## style and types
 	$(BIN)/ruff check .

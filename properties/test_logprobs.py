@@ -25,7 +25,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
-from .strategies import forms, refusals, refuse, steps, whole_numbers
+from .strategies import REALS, forms, refusals, refuse, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -192,6 +192,22 @@ def test_log_softmax_forgets_a_common_offset(stable_log_softmax, eighths, offset
     before = numbers(stable_log_softmax(row), shape=(len(row),))
     scale = 2 * np.array(gaps(row))
     assert_close(stable_log_softmax([x + offset for x in row]), before, terms=scale)
+
+
+@law(
+    block=steps(REALS.__getitem__, 256, min_size=12, max_size=12),
+    axis=st.sampled_from([1, 0, 2, -1, -2, -3]),
+)
+def test_log_softmax_acts_along_any_of_three_axes(stable_log_softmax, block, axis):
+    """Whichever axis holds the alternatives, moving it last and back gives the same.
+
+    Rows of a block of 2 × 2 × 3 logits, each by log_softmax of one row.
+    """
+    logits = np.reshape(block, (2, 2, 3))
+    rows = np.moveaxis(logits, axis, -1)
+    truth = np.moveaxis(np.apply_along_axis(reference.stable_log_softmax, -1, rows), -1, axis)
+    scale = 1.0 + np.ptp(logits, axis=axis, keepdims=True) + 0.0 * logits
+    assert_close(stable_log_softmax(logits, axis), truth, terms=scale)
 
 
 @law(table=tables(), axis=st.sampled_from([-1, 0, 1, -2]))

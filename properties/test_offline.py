@@ -40,6 +40,7 @@ REFUSALS = {
         refuse([1.0, NAN], 0, says="q_values[1] is nan"),
         refuse([1.0, INF], 0, says="q_values[1] is inf"),
         refuse([1.0, -INF], 0, says="q_values[1] is -inf"),
+        refuse([[1.0, 2.0]], np.array([1.0]), says="action[0] is 1.0; it must be an integer"),
         refuse([[1.0, 2.0], [3.0, NAN]], [0, 0], says="q_values[1, 1] is nan"),
         refuse([1.0, 2.0], 2, says="action is 2; it must be in [0, 2)"),
         refuse([1.0, 2.0], -1, says="action is -1; it must be in [0, 2)"),
@@ -61,6 +62,7 @@ REFUSALS = {
     "expectile_loss": (
         refuse([1.0, NAN], says="differences[1] is nan"),
         refuse([INF], 0.7, says="differences[0] is inf"),
+        refuse([1.0], 0.7, reduction="sum", says="reduction is 'sum'"),
         refuse([1.0, -INF], 0.7, reduction="none", says="differences[1] is -inf"),
         refuse([1.0], 0.0, says="expectile is 0.0; it must lie in (0, 1)"),
         refuse([1.0], 1.0, says="expectile is 1.0; it must lie in (0, 1)"),

@@ -219,9 +219,9 @@ def test_bad_answers_get_a_verdict(write: Write, body: str, status: str) -> None
     def discounted_return(rewards, gamma):
         {body}
     """
-    report = grade(write(source), only=["discounted_return"], call_seconds=0.2, total_seconds=1.0)
-    assert status in statuses(report)
-    assert not statuses(report) & {"passed", "ungradable"} or status == "raised"
+    law = "returns::return_is_the_sum_of_discounted_rewards"
+    report = grade(write(source), only=["discounted_return"], law=law, call_seconds=0.5)
+    assert statuses(report) == {status}
     assert report.exit_code == EXIT_FAILED
 
 
@@ -239,6 +239,21 @@ def test_odd_answers_never_break_the_grader(write: Write, answer: str) -> None:
     assert report.fault == ""
     assert "ungradable" not in statuses(report)
     assert report.exit_code == EXIT_FAILED
+
+
+def test_state_between_calls_is_a_fault_of_the_submission(write: Write) -> None:
+    source = """
+    seen = set()
+
+    def discounted_return(rewards, gamma):
+        key = repr((rewards, gamma))
+        first = key not in seen
+        seen.add(key)
+        return 1e9 if first else float(sum(gamma ** t * r for t, r in enumerate(rewards)))
+    """
+    report = grade(write(source), only=["discounted_return"])
+    assert report.exit_code == EXIT_FAILED
+    assert any("keeps state between calls" in law.message for law in report.laws)
 
 
 def test_refusing_everything_earns_nothing(write: Write) -> None:

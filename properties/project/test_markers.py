@@ -21,7 +21,10 @@ class Collected:
 def test_each_test_carries_one_marker(pytestconfig: pytest.Config) -> None:
     collected = Collected()
     code = pytest.main(
-        ["--collect-only", "-q", "-q", "-p", "no:cacheprovider", str(pytestconfig.rootpath)],
+        [
+            *("--collect-only", "-q", "-q", "-p", "no:cacheprovider", "-W", "ignore"),
+            str(pytestconfig.rootpath),
+        ],
         plugins=[collected],
     )
     assert code == pytest.ExitCode.OK

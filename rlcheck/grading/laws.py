@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Flaky
 
 from rlcheck.catalogue import FUNCTIONS, Function
 from rlcheck.grading.calls import Call, Graded, Interrupted, Raised, TimedOut, Transport
@@ -185,6 +186,9 @@ def run(
         verdict.status = "raised"
         verdict.message, verdict.got = str(raised), str(raised)
         verdict.frames = raised.frames
+    except Flaky:
+        verdict.status = "failed"
+        verdict.message = "the same call was answered differently: it keeps state between calls"
     except Exception as error:
         verdict.status = "ungradable"
         verdict.message = f"{type(error).__name__}: {error}"

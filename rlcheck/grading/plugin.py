@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register rlcheck's Hypothesis profiles, choose one, and fix the seed that is reported."""
     if not is_used(config):
         return
-    from hypothesis import HealthCheck, settings
+    from hypothesis import HealthCheck, Phase, settings
 
     for name, examples in PROFILES.items():
         # Ours from top to bottom: under CI=1 Hypothesis's own profile would derandomise.
@@ -67,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
             database=None,
             deadline=None,
             derandomize=False,
+            # Without Phase.explain, which traces every line of every example.
+            phases=[Phase.explicit, Phase.generate, Phase.shrink],
             print_blob=True,
             suppress_health_check=[
                 HealthCheck.too_slow,

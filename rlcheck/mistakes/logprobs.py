@@ -70,6 +70,12 @@ def computes_in_single_precision(logits, axis=-1):
     )
 
 
+@mistake("stable_log_softmax", "takes every axis but the last for the first")
+def knows_two_axes(logits, axis=-1):
+    x = reference.logit_rows("logits", logits, axis)
+    return reference.stable_log_softmax(x, -1 if axis in (-1, x.ndim - 1) else 0)
+
+
 @mistake("stable_log_softmax", "always normalises along the last axis")
 def ignores_the_axis(logits, axis=-1):
     return reference.stable_log_softmax(logits)
