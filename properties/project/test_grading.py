@@ -420,6 +420,19 @@ def test_ones_own_module_is_graded_in_process_or_isolated(
         assert (report.exit_code, report.isolation) == (EXIT_PASSED, tier)
 
 
+def test_a_package_offers_an_implementation_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "offered.py").write_text(textwrap.dedent(RIGHT))
+    info = tmp_path / "offering-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rlcheck.implementations]\nmine = offered\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    report = grade("mine", only=["discounted_td_sum"])
+    assert (report.exit_code, report.location) == (EXIT_PASSED, str(tmp_path / "offered.py"))
+
+
 def test_the_reference_grades_itself_in_full_marks() -> None:
     report = grade("rlcheck", only=["module-11"], examples=5)
     assert (report.exit_code, report.score) == (EXIT_PASSED, report.max_score)
