@@ -35,8 +35,7 @@ SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 def print_report(report: Report, console: Console, *, every_card: bool = False) -> None:
     """The whole report: header, functions, failure cards, summary.
 
-    Laws of one function that fail for the same likely reason share a card, that of the shortest
-    counterexample, unless `every_card` is wanted.
+    Laws of one function that fail for the same reason share a card unless `every_card` is wanted.
     """
     console.print(_header(report))
     if report.error:
@@ -228,7 +227,8 @@ def _print_title(function: Function, console: Console) -> None:
 
 def print_matrix(matrix: Matrix, console: Console) -> None:
     """A row for each mistake; a column for each law, numbered below the title."""
-    console.print(Text(matrix.function, style="bold"))
+    legend = "  ✗: the law of this number kills the mistake"
+    console.print(Text.assemble((matrix.function, "bold"), (legend, "dim")))
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for number, _ in enumerate(matrix.laws, 1):
         grid.add_column(str(number), justify="center")
@@ -238,5 +238,5 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
         grid.add_row(*cells, Text(mistake.partition(".")[2]))
     console.print(grid)
     for number, law in enumerate(matrix.laws, 1):
-        console.print(Text(f"{number:>3}  {law}", style="dim"))
+        console.print(Text(f"{number:>3}  {law}", style="dim"), soft_wrap=True)
     console.print()
