@@ -649,10 +649,9 @@ class Rescored:
         return [exact_ratio(row) for row in self.active]
 
     @property
-    def scale(self) -> Any:
-        """ρ (1 + Σ|terms|) of each row."""
-        terms = [1.0 + sum(total(p) for p in row if p[0] > -inf) for row in self.active]
-        return [ratio * size for ratio, size in zip(self.ratios, terms, strict=True)]
+    def sizes(self) -> list[float]:
+        """1 + Σ|terms| of each row."""
+        return [1.0 + sum(total(p) for p in row if p[0] > -inf) for row in self.active]
 
 
 def exact_ratio(pairs: list[tuple[float, float]]) -> float:
@@ -690,7 +689,7 @@ def test_sequence_ratio_is_the_product_of_its_tokens_ratios(sequence_logprob_rat
     ρ = Π_{t: m_t = 1} π_new,t / π_old,t = exp(Σ_{t: m_t = 1} (log π_new,t − log π_old,t))
     """
     got = sequence_logprob_ratio(batch.new, batch.old, batch.mask)
-    assert_close(got, batch.ratios, terms=batch.scale)
+    assert_close(got, batch.ratios, terms=batch.ratios, factor=batch.sizes)
 
 
 @law(batch=rescored(impossible=False))
@@ -745,9 +744,10 @@ def test_every_sequence_has_a_ratio_of_its_own(sequence_logprob_ratio, batch, bl
     """
     new, old, mask = (np.array([a] * blocks) for a in (batch.new, batch.old, batch.mask))
     got = sequence_logprob_ratio(new, old, mask)
-    assert_close(got, [batch.ratios] * blocks, terms=np.array([batch.scale] * blocks))
+    truth, sizes = np.array([batch.ratios] * blocks), np.array([batch.sizes] * blocks)
+    assert_close(got, truth, terms=truth, factor=sizes)
     alone = sequence_logprob_ratio(batch.new[0], batch.old[0], batch.mask[0])
-    assert_close(alone, batch.ratios[0], terms=batch.scale[0])
+    assert_close(alone, batch.ratios[0], terms=batch.ratios[0], factor=batch.sizes[0])
 
 
 @law(rows=st.integers(0, 3), length=st.integers(0, 3), junk=st.sampled_from(JUNK))

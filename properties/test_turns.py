@@ -334,8 +334,8 @@ def test_turn_ratio_beyond_float64_is_infinite_or_zero(turn_probability_ratio, t
     """
     got = assert_quiet(turn_probability_ratio, turn.current, turn.behavior)
     truth = exp_of(turn.log_ratio)
-    terms = min(truth, 1e300) * (1 + min(turn.size, 1e300))
-    assert_close(got, truth, terms=terms, count=2 * len(turn.current))
+    count, factor = 2 * len(turn.current), 1 + min(turn.size, 1e300)
+    assert_close(got, truth, terms=truth, count=count, factor=factor)
 
 
 @law(turn=far_turns(), at=st.integers(0, 6))

@@ -104,9 +104,10 @@ def assert_close(
     *,
     terms: Any,
     count: int = 1,
+    factor: Any = 1.0,
     slack: float = 0.0,
 ) -> None:
-    """|got − expected| ≤ max(64, 2·count) · ε · terms + slack, entry by entry.
+    """|got − expected| ≤ max(64, 2·count) · ε · factor · terms + slack, entry by entry.
 
     Args:
         got: the answer, a number or an array of the shape of `expected`.
@@ -114,6 +115,8 @@ def assert_close(
         terms: the sum of the absolute values of the fully expanded terms, a number or one for
             each entry of `expected`.
         count: how many terms are summed.
+        factor: 1 + Σ|terms| for the exponential of a sum, whose own size goes into `terms`; apart
+            from it, because their product may be beyond float64.
         slack: an absolute error allowed besides, for what the law says it is.
 
     ε is that of the answer: float32 answers are judged as float32, coarser ones too.
@@ -125,7 +128,8 @@ def assert_close(
     epsilon = float(np.finfo(np.float32 if single else np.float64).eps)
     with np.errstate(all="ignore"):
         scale = np.where(np.isfinite(terms), terms, np.finfo(np.float64).max)
-        allowed = max(SHORT_SUM, 2 * count) * epsilon * scale + UNDERFLOW + slack
+        allowed = max(SHORT_SUM, 2 * count) * epsilon * np.asarray(factor) * scale
+        allowed = allowed + UNDERFLOW + slack
         answer = array.astype(np.float64)
         near = np.abs(answer - truth) <= allowed
         same = (answer == truth) | (np.isnan(answer) & np.isnan(truth))
