@@ -107,7 +107,7 @@ def test_power_prints_the_matrix() -> None:
 
 def test_the_bundled_submission_shows_four_mistakes() -> None:
     wrong = ["td_residuals", "collector_target", "double_dqn_targets", "decoding"]
-    report = grade(str(EXAMPLE), only=wrong, examples=20)
+    report = grade(str(EXAMPLE), only=wrong, examples=10)
     found = {law.diagnosis.id for law in report.failures if law.diagnosis}
     assert found == {
         "td_residuals.bootstraps_through_terminals",

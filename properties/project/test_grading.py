@@ -25,7 +25,7 @@ from rlcheck.grading.report import (
 
 Write = Callable[[str], str]
 
-grade = functools.partial(grading.grade, examples=10)
+grade = functools.partial(grading.grade, examples=6)
 
 RIGHT = """
     import math
