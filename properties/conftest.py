@@ -14,6 +14,8 @@ def _fixture(name: str) -> Callable[..., Any]:
     @pytest.fixture(scope="session", name=name)
     def graded(rlcheck_implementation: Implementation) -> Graded:
         resolution, where = rlcheck_implementation.resolutions[name], rlcheck_implementation.target
+        # As in `rlcheck grade`: a target is judged on what it defines, and what it does not is
+        # named. A target that defines nothing is refused before anything is collected.
         if resolution.status == "missing":
             pytest.skip(f"{where} does not define {name}. {resolution.message}".rstrip())
         if resolution.status == "unloadable":

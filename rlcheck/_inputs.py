@@ -5,7 +5,7 @@ views that nobody writes to, so that a caller's data is never modified.
 """
 
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -209,11 +209,6 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
     return value
-
-
-def is_integer(value: Any) -> bool:
-    """Whether a single value is an integer of some kind, and no boolean."""
-    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
 
 
 def axis_of(name: str, value: Any, ndim: int) -> int:

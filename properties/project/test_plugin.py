@@ -83,6 +83,13 @@ def test_what_cannot_be_loaded_is_a_usage_error(tmp_path: Path) -> None:
     assert "there is no such file" in out
 
 
+def test_a_target_that_defines_nothing_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").touch()
+    code, out = run_pytest(LAWS, f"--impl={tmp_path / 'empty.py'}")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "defines none of rlcheck's functions" in out
+
+
 def test_unknown_variables_are_warned_of() -> None:
     _, out = run_pytest(LAWS, "-v", "-k", "no_such_law", RLCHECK_IMPLEMENTATION="x")
     assert "RLCHECK_IMPLEMENTATION is no variable of rlcheck" in out

@@ -147,16 +147,13 @@ def grade(
 
 
 def _nothing(loaded: Implementation) -> str:
-    """Why there is nothing to grade, with the first name that nearly fits."""
-    near = [f"{name}: {r.message}" for name, r in loaded.resolutions.items() if r.message]
+    """Why there is nothing to grade, with the names that nearly fit."""
     asked = list(loaded.resolutions)
-    which = asked[0] if len(asked) == 1 else f"the {len(asked)} functions that are asked for"
-    none = (
-        f"{loaded.location} defines none of {which}"
-        if len(asked) > 1
-        else (f"{loaded.location} does not define {which}")
-    )
-    return "; ".join([none, *near[:3]])
+    which = f"does not define {asked[0]}"
+    if len(asked) > 1:
+        which = f"defines none of the {len(asked)} functions that are asked for"
+    near = [f"{name}: {r.message}" for name, r in loaded.resolutions.items() if r.message]
+    return "; ".join([f"{loaded.location} {which}", *near[:3]])
 
 
 def _plan(

@@ -122,6 +122,9 @@ def implementation(config: pytest.Config) -> "Implementation":
         except CannotLoad as error:
             raise pytest.UsageError(f"{option or 'the implementation to judge'}: {error}") from None
         config.stash[_RESOURCES] = resources
+        if not config.stash[IMPLEMENTATION].provides:
+            # Every law would be skipped, and the run would look as if all of them held.
+            raise pytest.UsageError(f"{target} defines none of rlcheck's functions")
     return config.stash[IMPLEMENTATION]
 
 
