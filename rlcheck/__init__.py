@@ -1,15 +1,23 @@
 """rlcheck: is the mathematics of your reinforcement learning for language models right?"""
 
+from rlcheck.advantages import (
+    generalized_advantages,
+    lambda_returns,
+    masked_advantages,
+)
 from rlcheck.decoding import (
     behavior_logprob,
     decoding_distribution_with_order,
 )
 from rlcheck.groups import (
+    group_advantages,
     informative_group_probability,
+    leave_one_out_advantages,
 )
 from rlcheck.kl import (
     exact_kl_from_logits,
     kl_estimator_moments,
+    kl_penalty_terms,
 )
 from rlcheck.logprobs import (
     ResponseLogprobs,
@@ -28,6 +36,11 @@ from rlcheck.offline import (
     cql_discrete_penalty,
     expectile_loss,
     iql_advantage_weights,
+)
+from rlcheck.policy_gradients import (
+    aggregate_token_losses,
+    clipped_policy_terms,
+    importance_ratios,
 )
 from rlcheck.q_targets import (
     double_dqn_targets,
@@ -69,10 +82,12 @@ __all__ = [
     "SequenceMetrics",
     "ShapedReturns",
     "StopEvent",
+    "aggregate_token_losses",
     "behavior_logprob",
     "behavior_support_mask",
     "causal_response_logprobs",
     "classify_stop_event",
+    "clipped_policy_terms",
     "collector_target",
     "cql_discrete_penalty",
     "decoding_distribution_with_order",
@@ -83,10 +98,17 @@ __all__ = [
     "exact_kl_from_logits",
     "expectile_loss",
     "fqe_targets",
+    "generalized_advantages",
+    "group_advantages",
+    "importance_ratios",
     "informative_group_probability",
     "iql_advantage_weights",
     "kl_estimator_moments",
+    "kl_penalty_terms",
+    "lambda_returns",
+    "leave_one_out_advantages",
     "macro_action_logprob",
+    "masked_advantages",
     "masked_sequence_metrics",
     "potential_shaping",
     "return_to_go",

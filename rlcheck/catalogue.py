@@ -59,6 +59,16 @@ _BY_COURSE = {
             "behavior_support_mask",
         ),
     },
+    "policy-gradients": {
+        "advantages": ("generalized_advantages", "lambda_returns", "masked_advantages"),
+        "groups": ("group_advantages", "leave_one_out_advantages"),
+        "policy_gradients": (
+            "importance_ratios",
+            "clipped_policy_terms",
+            "aggregate_token_losses",
+        ),
+        "kl": ("kl_penalty_terms",),
+    },
 }
 
 FUNCTIONS: dict[str, Function] = {

@@ -6,10 +6,13 @@ q is the distribution that samples come from, p the other one; logarithms are na
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlcheck._inputs import Floats, axis_of, distributions, logit_rows
+from rlcheck._inputs import Floats, axis_of, choice, distributions, logit_rows, real_array
 from rlcheck.logprobs import stable_log_softmax
 
-__all__ = ["exact_kl_from_logits", "kl_estimator_moments"]
+__all__ = ["exact_kl_from_logits", "kl_estimator_moments", "kl_penalty_terms"]
+
+# Below this |x|, expm1(x) − x comes from its power series, whose terms from x^18 on are below ε.
+SERIES = 0.5
 
 
 def exact_kl_from_logits(
@@ -98,6 +101,57 @@ def kl_estimator_moments(p: ArrayLike, q: ArrayLike) -> dict[str, float]:
         _norm(centred_k3),
     )
     return dict(zip(names, moments, strict=True))
+
+
+def kl_penalty_terms(
+    logprobs: ArrayLike, ref_logprobs: ArrayLike, estimator: str
+) -> float | Floats:
+    """Estimates of KL(π‖ref) from tokens that π sampled, one for each token.
+
+    With r = π_ref / π at the sampled token:
+
+    k1 = −log r,  k2 = ½ log² r,  k3 = r − 1 − log r
+
+    Args:
+        logprobs: log π of the sampled tokens, finite, of any shape.
+        ref_logprobs: log π_ref of the same tokens, finite, in the same shape.
+        estimator: "k1", "k2" or "k3".
+
+    Returns:
+        Terms in the shape of `logprobs`. k2 and k3 are never negative, and good to a few ε of
+        their own size at every log-ratio; inf beyond float64.
+
+    Raises:
+        ValueError: the shapes differ, a log-probability is not finite, an unknown estimator.
+
+    Reference:
+        Schulman (2020), Approximating KL divergence.
+    """
+    logprobs = real_array("logprobs", logprobs)
+    ref_logprobs = real_array("ref_logprobs", ref_logprobs, shape=logprobs.shape)
+    estimator = choice("estimator", estimator, ("k1", "k2", "k3"))
+    with np.errstate(over="ignore"):
+        log_r = ref_logprobs - logprobs
+        terms = {"k1": _minus, "k2": _half_square, "k3": _excess}[estimator](log_r)
+    return float(terms) if terms.ndim == 0 else terms
+
+
+def _minus(x: Floats) -> Floats:
+    return np.asarray(0.0 - x)  # not −0.0
+
+
+def _half_square(x: Floats) -> Floats:
+    return np.asarray(0.5 * x * x)
+
+
+def _excess(x: Floats) -> Floats:
+    """exp(x) − 1 − x, without the cancellation near 0 and the one of infinities far from it."""
+    near = np.where(np.abs(x) < SERIES, x, 0.0)
+    series = np.ones_like(near)
+    for n in range(18, 2, -1):  # 2 (exp(x) − 1 − x) / x² = 1 + x/3 (1 + x/4 (1 + …))
+        series = 1.0 + near / n * series
+    far = np.where(np.abs(x) < SERIES, 0.0, np.minimum(x, 1e3))
+    return np.where(np.abs(x) < SERIES, 0.5 * near * near * series, np.expm1(far) - far)
 
 
 def _norm(weighted: Floats) -> float:

@@ -175,13 +175,13 @@ def masked_sequence_metrics(selected: ArrayLike, mask: ArrayLike) -> SequenceMet
     """
     selected = real_array("selected", selected, ndim=2, allow="anything")
     active = flags("mask", mask, shape=selected.shape)
-    _refuse_active("selected", selected, active, allow_impossible=True)
+    refuse_active("selected", selected, active, allow_impossible=True)
     terms = np.where(active, selected, 0.0)
     count = active.sum(axis=1)  # [B, T] → [B]
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = _sum(terms / np.maximum(count, 1)[:, np.newaxis])
+        mean = stable_sum(terms / np.maximum(count, 1)[:, np.newaxis])
         perplexity = np.where(count > 0, np.exp(-mean), np.nan)
-    return SequenceMetrics(count.astype(np.int64), _sum(terms), perplexity)
+    return SequenceMetrics(count.astype(np.int64), stable_sum(terms), perplexity)
 
 
 def sequence_logprob_ratio(
@@ -213,8 +213,8 @@ def sequence_logprob_ratio(
         raise ValueError(f"new_logprobs is {new}, a scalar; it must have an axis of tokens")
     old = real_array("old_logprobs", old_logprobs, shape=new.shape, allow="anything")
     active = np.ones(new.shape, np.bool_) if mask is None else flags("mask", mask, shape=new.shape)
-    _refuse_active("new_logprobs", new, active, allow_impossible=True)
-    _refuse_active("old_logprobs", old, active, allow_impossible=False)
+    refuse_active("new_logprobs", new, active, allow_impossible=True)
+    refuse_active("old_logprobs", old, active, allow_impossible=False)
     impossible = (active & (new == -np.inf)).any(axis=-1)  # [..., T] → [...]
     counted = active & np.isfinite(new)
     new, old = np.where(counted, new, 0.0), np.where(counted, old, 0.0)
@@ -223,7 +223,7 @@ def sequence_logprob_ratio(
     return float(ratio) if ratio.ndim == 0 else ratio
 
 
-def _refuse_active(name: str, values: Floats, active: Flags, *, allow_impossible: bool) -> None:
+def refuse_active(name: str, values: Floats, active: Flags, *, allow_impossible: bool) -> None:
     """Refuse NaN and infinities under the mask; −inf, a probability of 0, may be let through."""
     wrong = active & ~np.isfinite(values)
     if allow_impossible:
@@ -231,7 +231,7 @@ def _refuse_active(name: str, values: Floats, active: Flags, *, allow_impossible
     refuse_where(name, values, wrong, "finite or -inf" if allow_impossible else "finite")
 
 
-def _sum(terms: Floats) -> Floats:
+def stable_sum(terms: Floats) -> Floats:
     """[..., T] → [...] sums, in which an overflow on the way to a finite sum does no harm."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.asarray(terms.sum(axis=-1))
@@ -245,5 +245,5 @@ def _sum_of_differences(new: Floats, old: Floats) -> Floats:
     with np.errstate(over="ignore"):
         differences = new - old
     if np.isfinite(differences).all():
-        return _sum(differences)
-    return _sum(np.concatenate((new, -old), axis=-1))
+        return stable_sum(differences)
+    return stable_sum(np.concatenate((new, -old), axis=-1))

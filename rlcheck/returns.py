@@ -226,6 +226,11 @@ def discounted_sum(amounts: Floats, elapsed: ArrayLike, gamma: float) -> float:
     third = elapsed // 3
     factor = gamma**third
     terms = amounts * factor * factor * gamma ** (elapsed - 2 * third)
+    return exact_sum(terms)
+
+
+def exact_sum(terms: Floats) -> float:
+    """Σ terms, correctly rounded; only a sum that is itself beyond float64 is infinite."""
     try:
         return math.fsum(terms)
     except OverflowError:  # of a partial sum: what is left after it may still be representable

@@ -1,0 +1,1 @@
+"""Wrong variants of `rlcheck.advantages`."""
