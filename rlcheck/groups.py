@@ -144,7 +144,7 @@ def _scaled(rewards: Floats, groups: Integers, scale: str, ddof: int, eps: float
     spread, centred = _spread(rewards * half, groups)
     if scale == "none":
         with np.errstate(over="ignore"):
-            return spread * centred / half
+            return np.asarray(spread * centred / half)
     pool = groups if scale == "std" else np.zeros_like(groups)
     reach, deviation = _spread(rewards * half, pool)  # [N] both, of the rewards that are pooled
     size = np.bincount(pool)[pool]
@@ -152,7 +152,7 @@ def _scaled(rewards: Floats, groups: Integers, scale: str, ddof: int, eps: float
     # In units of the reach, which is 0 only where nothing varies.
     reach, variance = np.where(spread > 0, (reach, variance), 1.0)
     with np.errstate(over="ignore"):
-        return spread / reach * centred / (np.sqrt(variance) + eps * half / reach)
+        return np.asarray(spread / reach * centred / (np.sqrt(variance) + eps * half / reach))
 
 
 def _half(rewards: Floats) -> float:

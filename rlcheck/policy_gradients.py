@@ -171,4 +171,5 @@ def _token_weights(active: Flags, mode: str, max_length: int | None) -> Floats:
         return np.full((rows, 1), 1.0 / max(rows, 1))
     if mode == "token-mean":
         return np.full((rows, 1), 1.0 / max(int(count.sum()), 1))
-    return 1.0 / (np.maximum(count, 1) * max(int((count > 0).sum()), 1))
+    share = np.maximum(count, 1) * max(int((count > 0).sum()), 1)
+    return np.asarray(1.0 / share)

@@ -1,0 +1,1 @@
+"""Laws of `rlcheck.policy_gradients`."""
