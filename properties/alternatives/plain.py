@@ -1,15 +1,17 @@
-"""The contract in plain Python: lists, floats and ``math``, nothing else.
+"""The contract in plain Python: lists, floats and the standard library, nothing else.
 
-A second implementation of returns and turns, token probabilities, and Q-learning, written from
-the formulas alone. It is slow and it shares no code with the package, so agreement between the
-two means something. Arrays come back as nested lists, records as dicts.
+A second implementation of returns and turns, token probabilities, Q-learning, and policy
+gradients, written from the formulas alone. It is slow and it shares no code with the package, so
+agreement between the two means something. Arrays come back as nested lists, records as dicts.
 """
 
 import contextlib
+import decimal
 import itertools
 import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -1206,3 +1208,295 @@ def behavior_support_mask(probabilities, threshold_ratio):
             raise ValueError(f"{label} starts a row without a positive entry, got {values!r}")
         result += [value / best >= ratio for value in values]
     return _nest(result, array.shape)
+
+
+# ---------------------------------------------------------------------------------------------
+# Policy gradients for LLMs
+# ---------------------------------------------------------------------------------------------
+
+
+def _choice(value, name: str, choices: tuple) -> str:
+    """One of a few texts."""
+    if isinstance(value, str) and value in choices:
+        return str(value)
+    return _refuse(name, f"one of {', '.join(map(repr, choices))}", value)
+
+
+# -- Advantages over time ---------------------------------------------------------------------
+
+_WIDE = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+
+
+def _streams(array: _Array) -> list:
+    """The flat positions of each stream of [T] or [B, T], in order."""
+    if len(array.shape) not in (1, 2):
+        raise ValueError(f"{array.name} must be [T] or [B, T], got shape {array.shape}")
+    return list(_rows(array.shape, len(array.shape) - 1))
+
+
+def _traced(steps: list, gamma: float, lam: float) -> list:
+    """The (advantage, lambda-return) of each step of one stream.
+
+    A step is its rewards, its value, the value it bootstraps from, and whether the trace stops
+    there. Decimals of any exponent: nothing in between overflows or underflows.
+    """
+    pairs = []
+    with decimal.localcontext(_WIDE):
+        discount, trace = Decimal(gamma), Decimal(gamma) * Decimal(lam)
+        carried = Decimal(0)
+        for rewards, value, after, stops in reversed(steps):
+            target = sum(map(Decimal, rewards)) + discount * Decimal(after)
+            if not stops:
+                target += trace * carried
+            carried = target - Decimal(value)
+            pairs.append((float(carried), float(target)))
+    return pairs[::-1]
+
+
+def _advantage_pairs(rewards, values, next_values, gamma, lam, terminated, truncated) -> tuple:
+    """The (advantage, lambda-return) of every step of every stream, and the shape."""
+    rewards, values = _finite(rewards, "rewards"), _finite(values, "values")
+    streams, shape = _streams(rewards), rewards.shape
+    following = _array(next_values, "next_values")
+    for array in (values, following):
+        _fit(array, shape, "rewards")
+    gamma, lam = _unit(gamma, "gamma"), _unit(lam, "lam")
+    ended = _flags(terminated, "terminated", shape, "rewards")
+    cut = _flags(truncated, "truncated", shape, "rewards")
+    rule = "finite where the episode does not terminate"
+    _require(following, math.isfinite, rule, [not end for end in ended])
+    pairs = []
+    for row in streams:
+        steps = [
+            (
+                [rewards.flat[i]],
+                values.flat[i],
+                0.0 if ended[i] else following.flat[i],
+                ended[i] or cut[i],
+            )
+            for i in row
+        ]
+        pairs += _traced(steps, gamma, lam)
+    return pairs, shape
+
+
+def generalized_advantages(rewards, values, next_values, gamma, lam, *, terminated, truncated):
+    """A_t = delta_t + gamma lam A_{t+1}, the last term dropped where an episode ends."""
+    pairs, shape = _advantage_pairs(rewards, values, next_values, gamma, lam, terminated, truncated)
+    return _nest([advantage for advantage, _ in pairs], shape)
+
+
+def lambda_returns(rewards, values, next_values, gamma, lam, *, terminated, truncated):
+    """Advantages plus values."""
+    pairs, shape = _advantage_pairs(rewards, values, next_values, gamma, lam, terminated, truncated)
+    return _nest([target for _, target in pairs], shape)
+
+
+def masked_advantages(token_rewards, values, mask, gamma, lam):
+    """GAE over the policy tokens alone; rewards in between belong to the token before them."""
+    rewards, values = _finite(token_rewards, "token_rewards"), _array(values, "values")
+    streams, shape = _streams(rewards), rewards.shape
+    _fit(values, shape, "token_rewards")
+    active = _flags(mask, "mask", shape, "token_rewards")
+    gamma, lam = _unit(gamma, "gamma"), _unit(lam, "lam")
+    _require(values, math.isfinite, "finite where the mask is 1", active)
+    result = [0.0] * len(active)
+    for row in streams:
+        tokens = [i for i in row if active[i]]
+        bounds = [*tokens, row.stop]
+        steps = [
+            (rewards.flat[start:stop], values.flat[start], values.flat[stop], False)
+            if stop < row.stop
+            else (rewards.flat[start:stop], values.flat[start], 0.0, True)
+            for start, stop in itertools.pairwise(bounds)
+        ]
+        for i, (advantage, _) in zip(tokens, _traced(steps, gamma, lam), strict=True):
+            result[i] = advantage
+    return _nest(result, shape)
+
+
+# -- Advantages within groups -----------------------------------------------------------------
+
+
+def _groups(group_ids, rewards: _Array) -> list:
+    """The positions of each group, whose id is a number or a text."""
+    ids = _fit(_leaves(group_ids, "group_ids"), rewards.shape, "rewards")
+    groups: dict[Any, list] = {}
+    for i, name in enumerate(ids.flat):
+        if not isinstance(name, str):
+            if not isinstance(name, numbers.Real):
+                raise TypeError(f"{ids.where(i)} must be a number or a text, got {name!r}")
+            if math.isnan(_to_float(name)):
+                _refuse(ids.where(i), "a number or a text", name)
+        groups.setdefault(name, []).append(i)
+    return list(groups.values())
+
+
+def _deviation(values: list, ddof: int) -> Fraction:
+    """The standard deviation, exact but for its square root; 0 for equal values."""
+    if not values or max(values) == min(values):
+        return Fraction(0)
+    spread = Fraction(max(values)) - Fraction(min(values))
+    mean = sum(map(Fraction, values)) / len(values)
+    squares = [float((Fraction(x) - mean) / spread) ** 2 for x in values]
+    return spread * Fraction(math.sqrt(math.fsum(squares) / (len(values) - ddof)))
+
+
+def group_advantages(rewards, group_ids, *, scale="std", ddof=1, eps=1e-6, valid=None):
+    """(r - mean) / (std + eps) within each group; equal rewards and invalid rows give 0."""
+    array = _array(rewards, "rewards")
+    _dims(array, 1)
+    groups = _groups(group_ids, array)
+    scale = _choice(scale, "scale", ("std", "none", "batch"))
+    ddof, eps = _integer(ddof, "ddof"), _scalar(eps, "eps")
+    if ddof not in (0, 1):
+        _refuse("ddof", "0 or 1", ddof)
+    if eps < 0:
+        _refuse("eps", "at least 0", eps)
+    counted = [True] * len(array.flat)
+    if valid is not None:
+        counted = _flags(valid, "valid", array.shape, "rewards")
+    _require(array, math.isfinite, "finite where valid", counted)
+    everyone = [x for x, counts in zip(array.flat, counted, strict=True) if counts]
+    divisor = Fraction(1)
+    if scale == "batch":
+        divisor = _deviation(everyone, ddof) + Fraction(eps)
+    result = [0.0] * len(counted)
+    for group in groups:
+        members = [i for i in group if counted[i]]
+        scores = [array.flat[i] for i in members]
+        if not scores or max(scores) == min(scores):
+            continue
+        if scale == "std":
+            divisor = _deviation(scores, ddof) + Fraction(eps)
+        mean = sum(map(Fraction, scores)) / len(scores)
+        for i, score in zip(members, scores, strict=True):
+            result[i] = _to_float((Fraction(score) - mean) / divisor)
+    return result
+
+
+def leave_one_out_advantages(rewards, group_ids):
+    """r_i minus the mean of the others in its group."""
+    array = _finite(rewards, "rewards")
+    _dims(array, 1)
+    result = [0.0] * len(array.flat)
+    for group in _groups(group_ids, array):
+        if len(group) == 1:
+            label, name = f"group_ids[{group[0]}]", _leaves(group_ids, "group_ids").flat[group[0]]
+            _refuse(label, "shared by another reward", name)
+        total = sum(Fraction(array.flat[i]) for i in group)
+        for i in group:
+            own = Fraction(array.flat[i])
+            result[i] = _to_float(own - (total - own) / (len(group) - 1))
+    return result
+
+
+# -- Ratios, losses, KL terms -----------------------------------------------------------------
+
+
+def importance_ratios(new_logprobs, old_logprobs, mask, *, level="token"):
+    """exp(new - old) of each token, or exp of its mean over the tokens of each row."""
+    new, old = _array(new_logprobs, "new_logprobs"), _array(old_logprobs, "old_logprobs")
+    shape = _dims(new, 2)
+    _fit(old, new.shape, "new_logprobs")
+    active = _flags(mask, "mask", new.shape, "new_logprobs")
+    level = _choice(level, "level", ("token", "sequence"))
+    _require(new, lambda x: x < INF, "finite or -inf where the mask is 1", active)
+    _require(old, math.isfinite, "finite where the mask is 1", active)
+    result = [1.0] * len(active)
+    for row in _rows(shape, 1):
+        used = [i for i in row if active[i]]
+        for i in used:
+            if level == "token":
+                result[i] = _exp(new.flat[i] - old.flat[i])
+        if level == "sequence" and used:
+            ratio = _mean_ratio([new.flat[i] for i in used], [old.flat[i] for i in used])
+            for i in used:
+                result[i] = ratio
+    return _nest(result, new.shape)
+
+
+def _mean_ratio(new: list, old: list) -> float:
+    """exp of the mean of new - old."""
+    if -INF in new:
+        return 0.0
+    total = sum(map(Fraction, new)) - sum(map(Fraction, old))
+    return _exp(_to_float(total / len(new)))
+
+
+def clipped_policy_terms(ratios, advantages, *, clip_low=0.2, clip_high=0.2, dual_clip=None):
+    """-min(ratio A, clipped ratio A), at most -dual_clip A where A is negative."""
+    array, scores = _array(ratios, "ratios"), _finite(advantages, "advantages")
+    _fit(scores, array.shape, "ratios")
+    _require(array, lambda x: x >= 0, "at least 0")
+    low, high = _scalar(clip_low, "clip_low"), _scalar(clip_high, "clip_high")
+    if not 0 < low < 1:
+        _refuse("clip_low", "strictly between 0 and 1", low)
+    if high <= 0:
+        _refuse("clip_high", "above 0", high)
+    ceiling = INF
+    if dual_clip is not None:
+        ceiling = _scalar(dual_clip, "dual_clip")
+        if ceiling <= 1:
+            _refuse("dual_clip", "above 1", ceiling)
+    terms = []
+    for ratio, score in zip(array.flat, scores.flat, strict=True):
+        if score > 0:  # the smaller product has the smaller ratio
+            terms.append(-min(ratio, 1 + high) * score)
+        elif score < 0:  # and here the larger one
+            terms.append(min(max(ratio, 1 - low), ceiling) * -score)
+        else:
+            terms.append(0.0)
+    return _nest(terms, array.shape)
+
+
+_MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
+
+
+def aggregate_token_losses(losses, mask, mode, *, max_length=None):
+    """One number from the losses of the policy tokens."""
+    array = _array(losses, "losses")
+    shape = _dims(array, 2)
+    active = _flags(mask, "mask", array.shape, "losses")
+    mode = _choice(mode, "mode", _MODES)
+    _require(array, math.isfinite, "finite where the mask is 1", active)
+    length = 1
+    if mode == "seq-mean-token-sum-norm":
+        if max_length is None:
+            _refuse("max_length", f"given for {mode}", max_length)
+        length = _integer(max_length, "max_length")
+        if length < 1:
+            _refuse("max_length", "a positive integer", length)
+    elif max_length is not None:
+        _refuse("max_length", f"None for {mode}", max_length)
+    rows = [[Fraction(array.flat[i]) for i in row if active[i]] for row in _rows(shape, 1)]
+    tokens = [x for row in rows for x in row]
+    if not tokens:
+        return 0.0
+    if mode == "token-mean":
+        return _to_float(sum(tokens) / len(tokens))
+    if mode == "seq-mean-token-mean":
+        means = [sum(row) / len(row) for row in rows if row]
+        return _to_float(sum(means) / len(means))
+    return _to_float(sum(tokens) / len(rows) / length)
+
+
+def kl_penalty_terms(logprobs, ref_logprobs, estimator):
+    """k1, k2 or k3 of each token, with r = ref / policy."""
+    own, ref = _finite(logprobs, "logprobs"), _finite(ref_logprobs, "ref_logprobs")
+    _fit(ref, own.shape, "logprobs")
+    estimator = _choice(estimator, "estimator", ("k1", "k2", "k3"))
+    term = {"k1": lambda x: -x, "k2": lambda x: x / 2 * x, "k3": _k3}[estimator]
+    log_ratios = [b - a for a, b in zip(own.flat, ref.flat, strict=True)]
+    return _nest([term(x) for x in log_ratios], own.shape)
+
+
+def _k3(x: float) -> float:
+    """exp(x) - 1 - x: its Taylor series near 0."""
+    if abs(x) >= 0.5:
+        ratio = _exp(x)
+        return ratio if ratio == INF else ratio - 1 - x
+    factor = 1.0
+    for n in range(20, 2, -1):
+        factor = 1 + x / n * factor
+    return x / 2 * x * factor
