@@ -107,17 +107,14 @@ def clipped_policy_terms(
         raise ValueError(f"clip_low is {low}; it must lie in (0, 1)")
     if high <= 0.0:
         raise ValueError(f"clip_high is {high}; it must be > 0")
-    counts = advantages != 0  # elsewhere an infinite ratio would make NaN of 0 · inf
+    bound = np.inf if dual_clip is None else scalar("dual_clip", dual_clip)
+    if bound <= 1.0:
+        raise ValueError(f"dual_clip is {bound}; it must be > 1")
+    # The surrogate follows the ratio up to 1 + high where A ≥ 0, from 1 − low on where A < 0.
+    down = np.minimum(np.maximum(ratios, 1.0 - low), bound)
+    followed = np.where(advantages < 0, down, np.minimum(ratios, 1.0 + high))
     with np.errstate(over="ignore"):
-        free = np.where(counts, ratios, 0.0) * advantages
-        surrogate = np.minimum(free, np.clip(ratios, 1.0 - low, 1.0 + high) * advantages)
-        if dual_clip is not None:
-            bound = scalar("dual_clip", dual_clip)
-            if bound <= 1.0:
-                raise ValueError(f"dual_clip is {bound}; it must be > 1")
-            floored = np.maximum(surrogate, bound * advantages)
-            surrogate = np.where(advantages < 0, floored, surrogate)
-    return 0.0 - surrogate  # not −0.0
+        return np.asarray(0.0 - followed * advantages)  # not −0.0
 
 
 def aggregate_token_losses(
