@@ -1,4 +1,4 @@
-"""The three course tables of the contract once more, written with PyTorch.
+"""The four function tables of the contract once more, written with PyTorch.
 
 An implementation of its own: it shares no code with the package, so that the laws can be shown
 to accept correct work in another style, and so that two derivations can be compared.
@@ -327,9 +327,9 @@ def _linear(function, *arrays):
 
 def _discount(values, gamma, steps):
     """gamma^steps · values, in three factors: gamma^steps alone may underflow too early."""
-    third = steps // 3
-    factor = gamma**third
-    return values * factor * factor * gamma ** (steps - 2 * third)
+    for third in (steps // 3, (steps + 1) // 3, (steps + 2) // 3):
+        values = values * gamma**third
+    return values
 
 
 def _discounted_sum(values, gamma):
@@ -1194,3 +1194,309 @@ def behavior_support_mask(probabilities, threshold_ratio):
     largest = probabilities.amax(-1)
     _reject(largest == 0, largest, "probabilities", "throughout: a row needs some mass")
     return probabilities / largest.unsqueeze(-1) >= ratio
+
+
+# --- policy gradients for language models -----------------------------------------------------
+
+
+def _streams(values, name):
+    """A finite float64 tensor of one stream [T] or a batch [B, T]."""
+    tensor = _finite(values, name)
+    if tensor.ndim not in (1, 2):
+        raise ValueError(f"{name} must have shape [T] or [B, T], got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _decayed(values, gamma, lam, steps):
+    """(gamma lam)^steps · values; the product gamma · lam alone may underflow too early."""
+    return _discount(_discount(values, gamma, steps), lam, steps)
+
+
+def _traces(deltas, gamma, lam, linked):
+    """A_t = δ_t + gamma lam A_{t+1}, the second term only where t is linked to t + 1.
+
+    By doubling along the last axis: after each pass `deltas` covers twice as many steps, and
+    `linked` says whether all of the links that it needs for the next pass hold.
+    """
+    length, reach = deltas.shape[-1], 1
+    while reach < length:
+        ahead = _decayed(deltas[..., reach:], gamma, lam, reach)
+        ahead = torch.where(linked[..., : length - reach], ahead, 0.0)
+        deltas = torch.cat([deltas[..., :-reach] + ahead, deltas[..., -reach:]], -1)
+        linked = linked[..., :-reach] & linked[..., reach:]
+        reach *= 2
+    return deltas
+
+
+def _steps(rewards, values, next_values, gamma, lam, terminated, truncated):
+    """The checked arguments of both functions: the arrays, 0 for a terminal's V', the links."""
+    gamma, lam = _unit(gamma, "gamma"), _unit(lam, "lam")
+    rewards, values = _streams(rewards, "rewards"), _finite(values, "values")
+    following = _array(next_values, "next_values")
+    _require_shape(values, rewards.shape, "values")
+    _require_shape(following, rewards.shape, "next_values")
+    ended = _flags(terminated, "terminated", rewards.shape)
+    cut = _flags(truncated, "truncated", rewards.shape)
+    bad = ~ended & ~torch.isfinite(following)
+    _reject(bad, following, "next_values", "must be finite where nothing terminated")
+    return (rewards, values, torch.where(ended, 0.0, following)), gamma, lam, ~(ended | cut)
+
+
+def generalized_advantages(rewards, values, next_values, gamma, lam, *, terminated, truncated):
+    """A_t = δ_t + gamma lam A_{t+1} up to the next flag, δ_t = r_t + gamma V'_t - V_t."""
+    arrays, gamma, lam, linked = _steps(
+        rewards, values, next_values, gamma, lam, terminated, truncated
+    )
+    return _linear(lambda r, v, w: _traces(r + gamma * w - v, gamma, lam, linked), *arrays)
+
+
+def lambda_returns(rewards, values, next_values, gamma, lam, *, terminated, truncated):
+    """Advantages plus values, without V_t, which cancels: r_t + gamma V'_t + gamma lam A_{t+1}."""
+    arrays, gamma, lam, linked = _steps(
+        rewards, values, next_values, gamma, lam, terminated, truncated
+    )
+
+    def compute(r, v, w):
+        targets = r + gamma * w
+        later = _traces(targets - v, gamma, lam, linked)[..., 1:]
+        carried = torch.where(linked[..., :-1], _decayed(later, gamma, lam, 1), 0.0)
+        return torch.cat([targets[..., :-1] + carried, targets[..., -1:]], -1)
+
+    return _linear(compute, *arrays)
+
+
+def masked_advantages(token_rewards, values, mask, gamma, lam):
+    """Generalized advantages over the policy tokens alone, 0 elsewhere.
+
+    Policy token k takes slot k (counted from 1), and every token stands in the slot of the last
+    policy token up to it: so rewards are summed into slots, and what lands in slot 0 is dropped.
+    """
+    gamma, lam = _unit(gamma, "gamma"), _unit(lam, "lam")
+    rewards, values = _streams(token_rewards, "token_rewards"), _array(values, "values")
+    _require_shape(values, rewards.shape, "values")
+    active = _flags(mask, "mask", rewards.shape)
+    _reject(active & ~torch.isfinite(values), values, "values", "must be finite under the mask")
+    slot = active.cumsum(-1)
+    shape = (*rewards.shape[:-1], 1)
+
+    def compute(r, v):
+        edge = r.new_zeros(shape)
+        slots = torch.cat([torch.zeros_like(r), edge], -1)
+        gained = slots.scatter_add(-1, slot, r)[..., 1:]
+        worth = slots.scatter_add(-1, slot, v)
+        following = torch.cat([worth[..., 2:], edge], -1)[..., : gained.shape[-1]]
+        deltas = gained + gamma * following - worth[..., 1:]
+        traces = _traces(deltas, gamma, lam, torch.ones_like(deltas, dtype=torch.bool))
+        return torch.where(active, torch.cat([edge, traces], -1).gather(-1, slot), 0.0)
+
+    return _linear(compute, rewards, torch.where(active, values, 0.0))
+
+
+def _group_codes(group_ids, length):
+    """Group ids as int64 codes 0, 1, …; equal numbers of any type share a code."""
+    items = _items(group_ids)
+    if items is None:
+        refused = (str, bytes, Mapping, set, frozenset)
+        scalar = hasattr(group_ids, "tolist") or not isinstance(group_ids, Iterable)
+        if scalar or isinstance(group_ids, refused):
+            raise TypeError(f"group_ids must hold numbers or texts, got {_show(group_ids)}")
+        items = list(group_ids)
+    if len(items) != length:
+        raise ValueError(f"group_ids must have length {length}, got {len(items)}")
+    codes = {}
+    return torch.tensor(
+        [codes.setdefault(_group_id(item, i), len(codes)) for i, item in enumerate(items)],
+        dtype=torch.int64,
+    )
+
+
+def _group_id(item, index):
+    """One id: a text, or a number that equals itself."""
+    if getattr(item, "ndim", None) == 0 and hasattr(item, "item"):
+        item = item.item()
+    if isinstance(item, (list, tuple)) or hasattr(item, "ndim"):
+        raise ValueError(f"group_ids must have one axis, got group_ids[{index}] = {_show(item)}")
+    if not isinstance(item, (str, numbers.Real, Decimal)):
+        raise TypeError(f"group_ids[{index}] = {_show(item)} is neither a number nor a text")
+    if item != item:
+        raise ValueError(f"group_ids[{index}] = {item} equals no id, not even itself")
+    return item
+
+
+class _Spread(NamedTuple):
+    """Deviations from group means, per row, in a power of two `unit` of the group's own.
+
+    A true deviation is deviations · unit · double, a true standard deviation std · unit · double;
+    double is 2 for the groups whose range overflows, and 1 for the others.
+    """
+
+    deviations: torch.Tensor
+    std: torch.Tensor
+    unit: torch.Tensor
+    double: torch.Tensor
+    size: torch.Tensor
+    equal: torch.Tensor
+
+    def centred(self, factor=1.0):
+        """The true deviations times a factor."""
+        return self.deviations * factor * self.unit * self.double
+
+
+def _spread(rewards, codes, ddof=0):
+    """Group statistics of the distances to the group's smallest reward: no offset is left."""
+    zeros = rewards.new_zeros(int(codes.max()) + 1 if len(codes) else 0)
+    size = zeros.index_add(0, codes, torch.ones_like(rewards))
+    low, high = (
+        zeros.scatter_reduce(0, codes, rewards, reduce=reduce, include_self=False)
+        for reduce in ("amin", "amax")
+    )
+    double = 1.0 + torch.isinf(high - low).double()
+    width = high / double - low / double
+    unit = torch.where(width > 0, width / (2 * torch.frexp(width).mantissa), 1.0)
+    distances = (rewards / double[codes] - (low / double)[codes]) / unit[codes]
+    mean = zeros.index_add(0, codes, distances) / size
+    deviations = distances - mean[codes]
+    squares = zeros.index_add(0, codes, deviations.square())
+    std = (squares / (size - ddof).clamp(min=1)).sqrt()
+    per_group = (std, unit, double, size, width == 0)
+    return _Spread(deviations, *(statistic[codes] for statistic in per_group))
+
+
+def group_advantages(rewards, group_ids, *, scale="std", ddof=1, eps=1e-6, valid=None):
+    """(r - mean of its group) / (standard deviation + eps), over the valid rows."""
+    rewards = _array(rewards, "rewards", ndim=1)
+    codes = _group_codes(group_ids, len(rewards))
+    _require_choice(scale, ("std", "none", "batch"), "scale")
+    ddof, eps = _integer(ddof, "ddof", low=0), _number(eps, "eps")
+    if ddof > 1:
+        raise ValueError(f"ddof must be 0 or 1, got {ddof}")
+    if eps < 0:
+        raise ValueError(f"eps must be at least 0, got {eps}")
+    if valid is None:
+        counted = torch.ones_like(rewards, dtype=torch.bool)
+    else:
+        counted = _flags(valid, "valid", rewards.shape)
+    _reject(counted & ~torch.isfinite(rewards), rewards, "rewards", "must be finite")
+
+    scored, codes = rewards[counted], codes[counted]
+    own = _spread(scored, codes, ddof)
+    if scale == "none":
+        advantages = own.centred()
+    else:
+        whole = own if scale == "std" else _spread(scored, torch.zeros_like(codes), ddof)
+        deviations = own.deviations * (own.unit / whole.unit) * (own.double / whole.double)
+        floor = torch.full_like(deviations, eps) / whole.unit / whole.double
+        advantages = deviations / (whole.std + floor)
+    result = torch.zeros_like(rewards)
+    result[counted] = torch.where(own.equal, 0.0, advantages)
+    return result
+
+
+def leave_one_out_advantages(rewards, group_ids):
+    """r_i minus the mean of the others: n / (n - 1) times the deviation from the group's mean."""
+    rewards = _vector(rewards, "rewards")
+    own = _spread(rewards, _group_codes(group_ids, len(rewards)))
+    _reject(own.size == 1, rewards, "rewards", "is alone in its group: nothing is left to average")
+    return own.centred(own.size / (own.size - 1))
+
+
+def _token_table(values, name, shape=None):
+    """A float64 [B, T] tensor of any content; an empty list is a batch without rows."""
+    table = _array(values, name)
+    if table.shape == (0,):
+        table = table.reshape(0, 0)
+    if table.ndim != 2:
+        raise ValueError(f"{name} must have shape [B, T], got {tuple(table.shape)}")
+    if shape is not None:
+        _require_shape(table, shape, name)
+    return table
+
+
+def importance_ratios(new_logprobs, old_logprobs, mask, *, level="token"):
+    """exp(new - old) of each token, or exp of its mean over the row; 1 outside the mask."""
+    new = _token_table(new_logprobs, "new_logprobs")
+    old = _token_table(old_logprobs, "old_logprobs", new.shape)
+    active = _flags(_token_table(mask, "mask", new.shape), "mask")
+    _require_choice(level, ("token", "sequence"), "level")
+    wrong = active & (torch.isnan(new) | (new == INF))
+    _reject(wrong, new, "new_logprobs", "is no log-probability")
+    _reject(active & ~torch.isfinite(old), old, "old_logprobs", "must be finite")
+    impossible = active & (new == -INF)
+    counted = active & ~impossible
+    new, old = torch.where(counted, new, 0.0), torch.where(counted, old, 0.0)
+    if level == "token":
+        ratios = torch.where(impossible, 0.0, torch.exp(new - old))
+    else:
+        size = active.sum(-1).clamp(min=1)
+        means = _linear(lambda a, b: (a - b).sum(-1) / size, new, old)
+        ratios = torch.where(impossible.any(-1), 0.0, means.exp()).unsqueeze(-1)
+    return torch.where(active, ratios, 1.0)
+
+
+def clipped_policy_terms(ratios, advantages, *, clip_low=0.2, clip_high=0.2, dual_clip=None):
+    """-min(ρA, clip(ρ) A) as -kA: the ratio is bounded above for A >= 0, below for A < 0."""
+    ratios, advantages = _array(ratios, "ratios"), _finite(advantages, "advantages")
+    _require_shape(advantages, ratios.shape, "advantages")
+    _reject(~(ratios >= 0), ratios, "ratios", "is not a ratio of probabilities")
+    clip_low, clip_high = _number(clip_low, "clip_low"), _number(clip_high, "clip_high")
+    if not 0 < clip_low < 1:
+        raise ValueError(f"clip_low must lie strictly between 0 and 1, got {clip_low}")
+    if clip_high <= 0:
+        raise ValueError(f"clip_high must be positive, got {clip_high}")
+    ceiling = INF if dual_clip is None else _number(dual_clip, "dual_clip")
+    if ceiling <= 1:
+        raise ValueError(f"dual_clip must be greater than 1, got {ceiling}")
+    gain = ratios.clamp(max=1 + clip_high)
+    loss = ratios.clamp(min=1 - clip_low, max=ceiling)
+    return _plain(0.0 - torch.where(advantages < 0, loss, gain) * advantages)
+
+
+AGGREGATIONS = (
+    "token-mean",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum",
+    "seq-mean-token-sum-norm",
+)
+
+
+def aggregate_token_losses(losses, mask, mode, *, max_length=None):
+    """One number from a table of token losses: every loss over a divisor of its row, summed."""
+    losses = _token_table(losses, "losses")
+    active = _flags(_token_table(mask, "mask", losses.shape), "mask")
+    _require_choice(mode, AGGREGATIONS, "mode")
+    _reject(active & ~torch.isfinite(losses), losses, "losses", "must be finite under the mask")
+    if mode == "seq-mean-token-sum-norm":
+        if max_length is None:
+            raise ValueError("max_length must be given for seq-mean-token-sum-norm, got None")
+        max_length = _integer(max_length, "max_length", low=1)
+    elif max_length is not None:
+        raise ValueError(f"max_length belongs to another mode than {mode}: {_show(max_length)}")
+    counts = active.sum(-1, keepdim=True).double()
+    divisors = {
+        "token-mean": counts.sum().expand_as(counts),
+        "seq-mean-token-mean": counts * (counts > 0).sum(),
+    }.get(mode, torch.full_like(counts, len(losses))) * float(max_length or 1)
+    shares = torch.where(active, losses, 0.0)
+    return _linear(lambda x: (x / divisors.clamp(min=1.0)).sum(), shares).item()
+
+
+def kl_penalty_terms(logprobs, ref_logprobs, estimator):
+    """k1 = -log r, k2 = ½ log² r or k3 = r - 1 - log r of each token, r = ref / policy."""
+    logprobs, ref = _finite(logprobs, "logprobs"), _finite(ref_logprobs, "ref_logprobs")
+    _require_shape(ref, logprobs.shape, "ref_logprobs")
+    _require_choice(estimator, ("k1", "k2", "k3"), "estimator")
+    if estimator == "k1":
+        return _plain(logprobs - ref)
+    log_r = ref - logprobs
+    half_square = 0.5 * log_r * log_r
+    return _plain(half_square if estimator == "k2" else _exp_remainder(log_r, half_square))
+
+
+def _exp_remainder(x, half_square):
+    """exp(x) - 1 - x: near 0 by its series ½x² (1 + x/3 (1 + x/4 (1 + …)))."""
+    series = torch.ones_like(x)
+    for n in range(18, 2, -1):
+        series = 1 + x / n * series
+    # Past 1000 both terms may be infinite, and their difference NaN.
+    direct = torch.where(x > 1000, INF, torch.expm1(x) - x)
+    return torch.where(x.abs() < 0.5, half_square * series, direct)
