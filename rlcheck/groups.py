@@ -1,7 +1,7 @@
 """Groups of rollouts of one prompt, as GRPO draws them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -91,7 +91,7 @@ def group_advantages(
         R1-Zero-like training, for scale "none".
     """
     rewards = vector("rewards", rewards, allow="anything")
-    groups = _groups("group_ids", group_ids, len(rewards))
+    groups = group_numbers("group_ids", group_ids, len(rewards))
     scale = choice("scale", scale, ("std", "batch", "none"))
     ddof = integer("ddof", ddof, minimum=0)
     if ddof > 1:
@@ -128,11 +128,12 @@ def leave_one_out_advantages(rewards: ArrayLike, group_ids: ArrayLike) -> Floats
         Ahmadian et al. (2024), Back to basics, section 2.2; Kool, van Hoof and Welling (2019).
     """
     rewards = vector("rewards", rewards)
-    groups = _groups("group_ids", group_ids, len(rewards))
+    groups = group_numbers("group_ids", group_ids, len(rewards))
     size = np.bincount(groups)[groups]  # [N]
     if (size == 1).any():
         alone = int(np.argmax(size == 1))
-        raise ValueError(f"group_ids[{alone}] is alone in its group; leaving it out leaves none")
+        entry = _entries("group_ids", group_ids)[alone]
+        raise ValueError(f"group_ids[{alone}] is {entry!r}, which no other row has; nobody is left")
     half = _half(rewards)
     spread, centred = _spread(rewards * half, groups)
     with np.errstate(over="ignore"):
@@ -176,21 +177,24 @@ def _spread(rewards: Floats, groups: Integers) -> tuple[Floats, Floats]:
     return spread, above - mean
 
 
-def _groups(name: str, ids: Any, length: int) -> Integers:
+def group_numbers(name: str, ids: Any, length: int) -> Integers:
     """[N] the number of each row's group, counted in order of appearance."""
-    if isinstance(ids, str | bytes | Mapping) or ids is None:
-        raise TypeError(f"{name} is {ids!r}; a vector of numbers or texts is due")
-    entries = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    if not isinstance(entries, list) or len(entries) != length:
-        count = len(entries) if isinstance(entries, list) else "no"
-        raise ValueError(f"{name} has {count} entries; it must have length {length}")
-    numbers: dict[Any, int] = {}
+    entries = _entries(name, ids)
+    if len(entries) != length:
+        raise ValueError(f"{name} has length {len(entries)}; it must have length {length}")
     for i, entry in enumerate(entries):
-        entry = entry.item() if hasattr(entry, "item") else entry
         if not isinstance(entry, str | Real):
             raise TypeError(f"{place(name, (i,))} is {entry!r}; a number or a text is due")
         if entry != entry:
             raise ValueError(f"{place(name, (i,))} is nan, which equals no other id")
-        numbers.setdefault(entry, len(numbers))
-        entries[i] = numbers[entry]
-    return np.array(entries, dtype=np.int64)
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(entry, len(numbers)) for entry in entries], dtype=np.int64)
+
+
+def _entries(name: str, ids: Any) -> list[Any]:
+    """Ids as they came, without the arrays and scalars of NumPy and torch around them."""
+    is_vector = isinstance(ids, Iterable) and getattr(ids, "ndim", 1) == 1
+    if not is_vector or isinstance(ids, str | bytes | Mapping):
+        raise TypeError(f"{name} is {ids!r}; a vector of numbers or texts is due")
+    entries = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    return [entry.item() if hasattr(entry, "item") else entry for entry in entries]

@@ -1,0 +1,199 @@
+"""Advantages and λ-returns of streams of steps, time along the last axis."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlcheck._inputs import unit_interval
+from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors, refuse_where
+
+__all__ = ["generalized_advantages", "lambda_returns", "masked_advantages"]
+
+
+def generalized_advantages(
+    rewards: Any,
+    values: Any,
+    next_values: Any,
+    gamma: float,
+    lam: float,
+    *,
+    terminated: Any,
+    truncated: Any,
+) -> Tensor:
+    """Generalized advantage estimates of a stream of steps, which may hold several episodes.
+
+    δ_t = r_t + γ (1 − term_t) V'_t − V_t
+    A_t = δ_t + γλ (1 − (term_t or trunc_t)) A_{t+1}
+
+    Args:
+        rewards: [T] or [B, T] r_t, finite.
+        values: V_t of the state before each step, finite.
+        next_values: V'_t of the state after each step, before any reset; never read where
+            terminated.
+        gamma: discount of one step, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+        terminated: 1 where the task ended.
+        truncated: 1 where the episode was cut off.
+
+    Returns:
+        Advantages in the shape of `rewards`, linear in rewards and values and differentiable in
+        them. A policy loss takes them as constants: compute them under `torch.no_grad()`, or
+        detach them.
+
+    Raises:
+        ValueError: as `rlcheck.generalized_advantages`.
+    """
+    rewards, values, next_values = real_tensors(
+        rewards=rewards, values=values, next_values=next_values
+    )
+    _check_stream(rewards, values, next_values)
+    gamma, lam = unit_interval("gamma", gamma), unit_interval("lam", lam)
+    terminal = flag_tensor("terminated", terminated, rewards)
+    ended = terminal | flag_tensor("truncated", truncated, rewards)
+    refuse_where("next_values", next_values, ~(next_values.isfinite() | terminal), "finite")
+    deltas = rewards + gamma * torch.where(terminal, 0.0, next_values) - values
+    return _from_the_end(deltas, torch.where(ended, 0.0, gamma * lam).to(deltas.dtype))
+
+
+@torch.no_grad()
+def lambda_returns(
+    rewards: Any,
+    values: Any,
+    next_values: Any,
+    gamma: float,
+    lam: float,
+    *,
+    terminated: Any,
+    truncated: Any,
+) -> Tensor:
+    """λ-returns of a stream of steps: what a critic regresses on.
+
+    G_t = A_t + V_t, with A_t and all arguments as in `generalized_advantages`
+
+    Args:
+        rewards: [T] or [B, T] r_t, finite.
+        values: V_t of the state before each step, finite.
+        next_values: V'_t of the state after each step, before any reset.
+        gamma: discount of one step, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+        terminated: 1 where the task ended.
+        truncated: 1 where the episode was cut off.
+
+    Returns:
+        λ-returns in the shape of `rewards`: targets, without a gradient.
+
+    Raises:
+        ValueError: as `rlcheck.lambda_returns`.
+    """
+    rewards, values, next_values = real_tensors(
+        rewards=rewards, values=values, next_values=next_values
+    )
+    advantages = generalized_advantages(
+        rewards, values, next_values, gamma, lam, terminated=terminated, truncated=truncated
+    )
+    return advantages + values
+
+
+def masked_advantages(
+    token_rewards: Any, values: Any, mask: Any, gamma: float, lam: float
+) -> Tensor:
+    """Generalized advantage estimates over the policy's tokens alone.
+
+    For policy tokens i = 1 … N: A_i = R_i + γ V_{i+1} − V_i + γλ A_{i+1}, V_{N+1} = A_{N+1} = 0
+
+    Args:
+        token_rewards: [T] or [B, T] reward of every token, finite everywhere.
+        values: V at each token, never read where the mask is 0.
+        mask: 1 where the policy wrote the token.
+        gamma: discount from one policy token to the next, in [0, 1].
+        lam: trace decay λ, in [0, 1].
+
+    Returns:
+        Advantages in the shape of `token_rewards`, 0 where the mask is 0; differentiable, with
+        a gradient of exactly 0 to masked values.
+
+    Raises:
+        ValueError: as `rlcheck.masked_advantages`.
+    """
+    rewards, values = real_tensors(token_rewards=token_rewards, values=values)
+    if rewards.ndim == 0:
+        raise ValueError("token_rewards is a scalar; it must have an axis of time")
+    check_shape("values", values, rewards.shape)
+    check_values("token_rewards", rewards)
+    policy = flag_tensor("mask", mask, rewards)
+    refuse_where("values", values, policy & ~values.isfinite(), "finite under the mask")
+    gamma, lam = unit_interval("gamma", gamma), unit_interval("lam", lam)
+    values = torch.where(policy, values, 0.0)
+    # Masked tokens are transparent: what lies beyond them arrives as if they were not there.
+    through = torch.where(policy, 0.0, 1.0).to(rewards.dtype)
+    unowned = _after(_from_the_end(torch.where(policy, 0.0, rewards), through))
+    following = _after(_from_the_end(values, through))
+    deltas = torch.where(policy, rewards + unowned + gamma * following - values, 0.0)
+    advantages = _from_the_end(deltas, torch.where(policy, gamma * lam, 1.0).to(rewards.dtype))
+    return torch.where(policy, advantages, 0.0)
+
+
+def _check_stream(rewards: Tensor, values: Tensor, next_values: Tensor) -> None:
+    if rewards.ndim == 0:
+        raise ValueError("rewards is a scalar; it must have an axis of time")
+    check_shape("values", values, rewards.shape)
+    check_shape("next_values", next_values, rewards.shape)
+    check_values("rewards", rewards)
+    check_values("values", values)
+
+
+def _after(x: Tensor) -> Tensor:
+    """[..., T] x_{t+1}, and 0 after the last step."""
+    return torch.nn.functional.pad(x[..., 1:], (0, 1)) if x.shape[-1] else x
+
+
+def _from_the_end(deltas: Tensor, decay: Tensor) -> Tensor:
+    """[..., T] A_t = δ_t + c_t A_{t+1}, row by row."""
+    carried = torch.nn.functional.pad(decay[..., :-1], (0, 1)) if decay.shape[-1] else decay
+    flat: Tensor = scan(deltas.flatten(), carried.flatten())
+    return flat.reshape(deltas.shape)
+
+
+@torch.library.custom_op("rlcheck::scan", mutates_args=())
+def scan(deltas: Tensor, decay: Tensor) -> Tensor:
+    """[N] A_t = δ_t + c_t A_{t+1}, with A_N = 0; an operator of its own, for `torch.compile`.
+
+    The stream is cut into √N pieces that are summed side by side, each together with the factor
+    that carries what comes after it; the pieces are then joined from the last to the first.
+    """
+    count = deltas.shape[0]
+    length = max(math.isqrt(count), 1)
+    pieces = -(-count // length)
+    padding = (0, pieces * length - count)
+    total, carry = (
+        torch.nn.functional.pad(x, padding).reshape(pieces, length).T.contiguous()
+        for x in (deltas, decay)
+    )  # [length, pieces] each
+    for t in range(length - 2, -1, -1):
+        total[t].addcmul_(carry[t], total[t + 1])
+        carry[t].mul_(carry[t + 1])
+    after = total.new_zeros(pieces)  # A at the first step after each piece
+    for k in range(pieces - 2, -1, -1):
+        after[k] = total[0, k + 1] + carry[0, k + 1] * after[k + 1]
+    return total.addcmul_(carry, after).T.flatten()[:count].clone()
+
+
+@scan.register_fake
+def _(deltas: Tensor, decay: Tensor) -> Tensor:
+    return torch.empty_like(deltas)
+
+
+def _keep_decay(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
+
+
+def _scan_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    """∂/∂δ_t = g_t + c_{t−1} ∂/∂δ_{t−1}: the same recursion, from the first step on."""
+    (decay,) = ctx.saved_tensors
+    into = torch.cat((decay.new_zeros(1), decay))[: len(decay)]
+    return scan(gradient.flip(0), into.flip(0)).flip(0), None
+
+
+scan.register_autograd(_scan_backward, setup_context=_keep_decay)
