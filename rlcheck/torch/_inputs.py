@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlcheck import _inputs as reference
 from rlcheck._inputs import Allowed, as_numbers, place
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -54,14 +55,18 @@ def index_tensor(name: str, value: Any, shape: tuple[int, ...], device: torch.de
     tensor = as_tensor(name, value).to(device)
     check_shape(name, tensor, shape)
     if tensor.dtype not in INTEGERS:
-        refuse_where(name, tensor, torch.ones_like(tensor, dtype=torch.bool), "an integer")
+        refuse_where(
+            name, tensor, torch.ones_like(tensor, dtype=torch.bool), "an integer, not a float"
+        )
     return tensor.to(torch.int64)
 
 
 def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
     """Refuse any other shape."""
     if tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {tuple(shape)}")
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; it must have shape {tuple(shape)}"
+        )
 
 
 def refuse_where(name: str, values: Tensor, wrong: Tensor, rule: str) -> None:
@@ -80,3 +85,22 @@ def check_values(name: str, values: Tensor, allow: Allowed = "finite") -> None:
         refuse_where(name, values, ~values.isfinite(), "finite")
     elif allow == "infinite":
         refuse_where(name, values, values.isnan(), "a number, not NaN")
+
+
+def axis_of(name: str, value: Any, ndim: int) -> int:
+    """An axis of a tensor of rank `ndim`, counted from the front."""
+    if type(value) is int and -ndim <= value < ndim:
+        return value % ndim
+    return reference.axis_of(name, value, ndim)
+
+
+def logit_rows(name: str, logits: Tensor, axis: int) -> None:
+    """Refuse rows along `axis` without an entry or a finite maximum; −inf is a logit."""
+    if logits.shape[axis] == 0:
+        raise ValueError(f"{name} has shape {tuple(logits.shape)}; a distribution needs an entry")
+    refuse_where(name, logits, logits.isnan() | (logits == torch.inf), "finite or -inf")
+    impossible = logits.detach().amax(axis) == -torch.inf
+    if not torch.compiler.is_compiling() and impossible.any():
+        index = [str(i) for i in impossible.nonzero()[0].tolist()]
+        index.insert(axis, ":")
+        raise ValueError(f"{name}[{', '.join(index)}] is all -inf; one logit must be finite")
