@@ -58,6 +58,27 @@ REFUSALS = {
         refuse({"a": 1.0}, [1.0], says="p is {'a': 1.0}"),
         refuse([0.5, 0.5], None, says="q is None"),
     ),
+    "kl_penalty_terms": (
+        refuse([-1.0, nan], [-1.0, -2.0], "k1", says="logprobs[1] is nan; it must be finite"),
+        refuse([-1.0, -inf], [-1.0, -2.0], "k3", says="logprobs[1] is -inf"),
+        refuse([inf], [-1.0], "k2", says="logprobs[0] is inf"),
+        refuse([-1.0], [nan], "k3", says="ref_logprobs[0] is nan"),
+        refuse([-1.0, -1.0], [-1.0, -inf], "k2", says="ref_logprobs[1] is -inf"),
+        refuse([[-1.0, -1.0]], [[-1.0, nan]], "k1", says="ref_logprobs[0, 1] is nan"),
+        refuse([-1.0, -2.0], [-1.0], "k1", says="ref_logprobs has shape (1,)"),
+        refuse([-1.0, -2.0], -1.0, "k3", says="ref_logprobs has shape (); it must have shape (2,)"),
+        refuse([[-1.0, -2.0]] * 2, [-1.0, -2.0], "k2", says="ref_logprobs has shape (2,)"),
+        refuse([[-1.0, -2.0]], [[-1.0], [-2.0]], "k1", says="ref_logprobs has shape (2, 1)"),
+        refuse([-1.0], [-1.0], "k4", says="estimator is 'k4'; it must be one of k1, k2, k3"),
+        refuse([], [], "kl", says="estimator is 'kl'"),
+        refuse([-1.0], [-1.0], "", says="estimator is ''"),
+        refuse([-1.0], [-1.0], None, says="estimator is None"),
+        refuse([-1.0], [-1.0], 3, says="estimator is 3"),
+        refuse([[-1.0], [-1.0, -2.0]], [[-1.0], [-1.0]], "k1", says="logprobs is ragged"),
+        refuse("1", [-1.0], "k1", says="logprobs is '1'"),
+        refuse([-1.0], [None], "k1", says="ref_logprobs[0] is None"),
+        refuse({"a": -1.0}, [-1.0], "k1", says="logprobs is {'a': -1.0}"),
+    ),
 }
 
 NAMES = ("exact_kl", "k1_mean", "k1_std", "k2_mean", "k2_std", "k3_mean", "k3_std")
@@ -437,3 +458,232 @@ def _in_64ths(weights: tuple[int, ...]) -> list[float]:
 def test_moments_refuse(kl_estimator_moments, bad):
     """Vectors of different lengths, and what is no distribution, are refused."""
     assert_refuses(kl_estimator_moments, *bad.args, **bad.kwargs)
+
+
+# --- kl_penalty_terms -----------------------------------------------------------------------
+
+ESTIMATORS = ("k1", "k2", "k3")
+# log r, from equal policies to ones that share nothing; what rounding leaves is judged below.
+LOG_RATIOS = (
+    *(0.0, 0.5, -0.5, 1.0, -1.0, 0.1, -0.1, 2.0, -3.0, 5.0, -5.0, 15.0, -12.0, 25.0, -30.0, 0.0),
+    *(1e-2, -1e-2, 1e-3, -1e-3, 1e-4, -1e-4, 1e-6, -1e-6, 1e-8, -1e-9, 0.6, -0.6, 0.4, -0.4),
+    *(99.0, -100.0),
+)  # 32
+SMALL = tuple(
+    sign * size
+    for size in (1e-3, 1e-2, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-15, 2**-30, 3e-4, 1e-20, 1e-100)
+    for sign in (1.0, -1.0)
+)
+OWN = (-1.0, -0.5, -2.0, -0.1, -5.0, 0.0, -13.0, -100.0)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Log-probabilities of sampled tokens, under the policy and under the reference."""
+
+    own: list[float]
+    ref: list[float]
+
+    @property
+    def log_ratios(self) -> Any:
+        """log r of each token, the float64 nearest to the exact difference."""
+        return np.array(self.ref) - np.array(self.own)
+
+    def truth(self, estimator: str) -> Any:
+        """The estimate of each token, to fifty digits and rounded."""
+        pairs = zip(map(precise.decimal, self.ref), map(precise.decimal, self.own), strict=True)
+        of = {"k1": lambda x: float(-x), "k2": lambda x: float(square(x)) / 2, "k3": excess}
+        return np.array([of[estimator](precise.PRECISE.subtract(a, b)) for a, b in pairs])
+
+    def scale(self, estimator: str) -> Any:
+        """The absolute terms of each estimate, in which log r counts with both its terms.
+
+        Near r = 1 those of k3 shrink with log r, as r − 1 does: it is no difference of numbers
+        near 1. The series is better still; r − 1 by expm1, less log r, is good enough.
+        """
+        both = np.abs(self.own) + np.abs(self.ref)
+        size = np.abs(self.log_ratios)
+        if estimator == "k1":
+            return both
+        with np.errstate(over="ignore"):
+            lead = np.maximum(np.abs(np.expm1(self.log_ratios)), size)
+            return size * (size + both) if estimator == "k2" else lead * (1.0 + both)
+
+
+def excess(x: Any) -> float:
+    """exp(x) − 1 − x, where fifty digits are too few its first terms."""
+    if abs(x) > 1e-12:
+        return float(precise.add((precise.exp(x), precise.decimal(-1.0), -x)))
+    return float(square(x)) / 2 * (1 + float(x) / 3)
+
+
+def tokens(
+    ratios: tuple[float, ...] = LOG_RATIOS, *, min_size: int = 0
+) -> st.SearchStrategy[Tokens]:
+    """Up to eight tokens of ordinary and extreme log-ratios."""
+    pairs_ = steps(
+        lambda own, ratio: (OWN[own], OWN[own] + ratios[ratio]),
+        *(len(OWN), len(ratios)),
+        min_size=min_size,
+        max_size=8,
+    )
+    return pairs_.map(lambda drawn: Tokens([own for own, _ in drawn], [ref for _, ref in drawn]))
+
+
+def estimators(*names: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(names or ESTIMATORS)
+
+
+@law(drawn=tokens(), estimator=estimators())
+# one-covenant/grail#42
+@example(drawn=Tokens([-0.6], [0.0]), estimator="k2")
+# huggingface/trl#6637
+# huggingface/trl#5984
+@example(drawn=Tokens([-100.0], [-1.0]), estimator="k3")
+@example(drawn=Tokens([-100.0], [-1.0]), estimator="k2")
+@example(drawn=Tokens([0.0, 0.0, 0.0], [-5.0, 5.0, -25.0]), estimator="k3")
+@example(drawn=Tokens([-5.0, 0.0], [0.0, -5.0]), estimator="k2")
+@example(drawn=Tokens([-25.0, 0.0], [0.0, -25.0]), estimator="k1")
+def test_every_token_has_its_estimate(kl_penalty_terms, drawn, estimator):
+    """Each token has an estimate of its own, at every log-ratio that it may have.
+
+    k1 = −log r, k2 = ½ log² r, k3 = r − 1 − log r with r = ref / policy, to fifty digits.
+    """
+    got = kl_penalty_terms(drawn.own, drawn.ref, estimator)
+    assert_close(got, drawn.truth(estimator), terms=drawn.scale(estimator))
+
+
+@law(pair=distributions(q_zero=False), estimator=estimators())
+# hpcaitech/ColossalAI#3696
+# verl-project/verl#2953
+# verl-project/verl#6058
+# OpenRLHF/OpenRLHF#1101
+@example(pair=TWO_TO_ONE, estimator="k3")
+# one-covenant/grail#42
+@example(pair=TWO_TO_ONE, estimator="k2")
+def test_mean_penalty_over_all_tokens_is_the_moment(kl_penalty_terms, pair, estimator):
+    """The mean of the terms over all tokens, weighed by the policy, is the estimator's mean.
+
+    Σ_i π_i k(i) = E_π[k] of `kl_estimator_moments`, with p = ref and q = π; for k1 and k3 that is
+    KL(π‖ref).
+    """
+    policy, ref = np.array(pair.q), np.array(pair.p)
+    terms = numbers(kl_penalty_terms(np.log(policy), np.log(ref), estimator), shape=policy.shape)
+    truth = reference.kl_estimator_moments(p=ref, q=policy)[f"{estimator}_mean"]
+    scale = Tokens(list(np.log(policy)), list(np.log(ref))).scale(estimator) + ref / policy
+    rounding = policy @ np.minimum(scale, 1e300)
+    assert_close(policy @ terms, truth, terms=2.0 + 4 * rounding, count=len(policy))
+
+
+@law(drawn=tokens(SMALL), estimator=estimators("k3", "k2"), level=st.sampled_from(OWN))
+@example(drawn=Tokens([0.0, 0.0], [1e-4, -1e-8]), estimator="k3", level=0.0)
+def test_penalties_near_zero_keep_their_digits(kl_penalty_terms, drawn, estimator, level):
+    """Where policy and reference almost agree, k2 and k3 are tiny and right, and not negative.
+
+    k3 = ½ x² + x³/6 + … with x = log r: a difference of numbers near 1 has no digits of it left.
+    """
+    got = kl_penalty_terms(drawn.own, drawn.ref, estimator)
+    assert_in_range(got, 0.0, inf, shape=(len(drawn.own),))
+    assert_close(got, drawn.truth(estimator), terms=drawn.scale(estimator))
+    same = [level] * len(drawn.own)
+    assert_same(kl_penalty_terms(same, same, estimator), [0.0] * len(same))
+
+
+@law(drawn=tokens())
+def test_penalties_never_reward_except_k1(kl_penalty_terms, drawn):
+    """k2 and k3 are at least 0, and above k1 where the reference is the likelier.
+
+    k3 ≥ 0 and k3 ≥ −log r because r ≥ 1 + log r; k3 = k1 + r − 1.
+    """
+    shape, x = (len(drawn.own),), drawn.log_ratios
+    k1, k2, k3 = (
+        1.0 * numbers(kl_penalty_terms(drawn.own, drawn.ref, name), shape=shape)
+        for name in ESTIMATORS
+    )
+    assert_in_range([k2, k3], 0.0, inf, shape=(2, *shape))
+    assert_close(k3 - k1, np.expm1(x), terms=drawn.scale("k3") + drawn.scale("k1"))
+    assert_close(2 * k2, k1 * k1, terms=4 * drawn.scale("k2") + np.abs(x) * drawn.scale("k1"))
+
+
+@law(drawn=tokens())
+def test_exchanging_policy_and_reference(kl_penalty_terms, drawn):
+    """Exchanged, the two policies give −k1 and the same k2, and k3 a hyperbolic complement.
+
+    k3(x) + k3(−x) = 2 cosh x − 2 = 4 sinh²(x / 2), with x = log r.
+    """
+    shape, x = (len(drawn.own),), drawn.log_ratios
+    turned = Tokens(drawn.ref, drawn.own)
+    there, back = (
+        {n: 1.0 * numbers(kl_penalty_terms(d.own, d.ref, n), shape=shape) for n in ESTIMATORS}
+        for d in (drawn, turned)
+    )
+    assert_close(there["k1"] + back["k1"], np.zeros(shape), terms=drawn.scale("k1"))
+    assert_close(there["k2"], back["k2"], terms=drawn.scale("k2"))
+    both = drawn.scale("k3") + turned.scale("k3")
+    assert_close(there["k3"] + back["k3"], 4.0 * np.sinh(x / 2) ** 2, terms=both)
+
+
+@law(
+    drawn=tokens(min_size=1),
+    columns=st.integers(1, 4),
+    extra=st.booleans(),
+    estimator=estimators(),
+)
+@example(drawn=Tokens([-1.0, -2.0], [-1.0, -1.0]), columns=2, extra=False, estimator="k1")
+def test_penalties_of_a_table_are_those_of_its_tokens(
+    kl_penalty_terms, drawn, columns, extra, estimator
+):
+    """A table of tokens, of any rank, has the terms that its tokens have alone."""
+    shape = (1,) * extra + (len(drawn.own), columns)
+    own = np.repeat(drawn.own, columns).reshape(shape)
+    shifts = np.arange(columns) * 0.25
+    got = kl_penalty_terms(own, own + shifts, estimator)
+    flat = Tokens(list(own.ravel()), list((own + shifts).ravel()))
+    alone = [
+        numbers(kl_penalty_terms(flat.own[i], flat.ref[i], estimator), shape=()) for i in (0, -1)
+    ]
+    scale = flat.scale(estimator)
+    assert_close(got, np.reshape(flat.truth(estimator), shape), terms=scale.reshape(shape))
+    assert_close(alone, flat.truth(estimator)[[0, -1]], terms=scale[[0, -1]])
+
+
+@law(
+    ratio=st.sampled_from((1000.0, 1e5, 1e300, -1000.0, -1e5, -1e160, 710.0, -745.0)),
+    level=st.sampled_from((0.0, -1.0, -700.0)),
+)
+# huggingface/trl#6637
+# huggingface/trl#5984
+@example(ratio=99.0, level=-100.0)
+def test_penalties_of_distant_policies(kl_penalty_terms, ratio, level):
+    """Log-ratios of any size give the exact terms, or inf beyond float64, and never NaN.
+
+    For log r → −∞, k3 → −log r − 1; r overflows above 709.
+    """
+    drawn = Tokens([level, level], [level + ratio, level])
+    for name in ESTIMATORS:
+        got = kl_penalty_terms(drawn.own, drawn.ref, name)
+        terms = drawn.scale(name) * (1.0 + np.abs(drawn.log_ratios))
+        assert_close(got, drawn.truth(name), terms=terms)
+
+
+@law(
+    whole=steps(lambda own, ref: (-own, -ref), 6, 6, max_size=5),
+    form=forms(),
+    ref_form=forms(),
+    estimator=estimators(),
+)
+def test_penalties_read_any_array_and_leave_it_alone(
+    kl_penalty_terms, whole, form, ref_form, estimator
+):
+    """Lists, tuples and arrays of any dtype give the same answer, and are not changed."""
+    own, ref = [own for own, _ in whole], [ref for _, ref in whole]
+    drawn = Tokens([float(x) for x in own], [float(x) for x in ref])
+    got = kl_penalty_terms(form(own), ref_form(ref), estimator)
+    assert_close(got, drawn.truth(estimator), terms=drawn.scale(estimator))
+    assert_untouched(kl_penalty_terms, form(own), ref_form(ref), estimator)
+
+
+@law(bad=refusals(REFUSALS["kl_penalty_terms"]))
+def test_penalties_refuse(kl_penalty_terms, bad):
+    """Log-probabilities are finite and in one shape, and the estimator is k1, k2 or k3."""
+    assert_refuses(kl_penalty_terms, *bad.args, **bad.kwargs)
