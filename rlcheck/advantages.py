@@ -3,7 +3,6 @@
 Time runs along the last axis. In a batch [B, T] each row is a stream of its own.
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +11,9 @@ from numpy.typing import ArrayLike
 from rlcheck._inputs import Flags, Floats, flags, real_array, refuse_where, unit_interval
 
 __all__ = ["generalized_advantages", "lambda_returns", "masked_advantages"]
+
+PIECE = 16  # steps that one product with a matrix sums up
+BLOCK = 1024  # pieces at a time: 128 KiB, which a second-level cache holds
 
 
 def generalized_advantages(
@@ -142,7 +144,9 @@ def masked_advantages(
     def advantages(rewards: Floats, values: Floats) -> Floats:
         earned = np.add.reduceat(rewards, tokens) if len(tokens) else rewards[:0]
         following = np.where(last, 0.0, np.append(values[1:], values[:1]))
-        return _from_the_end(earned + gamma * following - values, np.where(last, 0.0, gamma * lam))
+        deltas = earned + gamma * following - values
+        _sum_from_the_end(deltas, last, gamma * lam)
+        return deltas
 
     out = np.zeros(token_rewards.shape)
     out[active] = _linear(advantages, owned, values[active])
@@ -173,11 +177,14 @@ class _Steps:
         refuse_where("next_values", self.next_values, wrong, "finite")
 
     def advantages(self, rewards: Floats, values: Floats, next_values: Floats) -> Floats:
-        bootstrap = np.where(self.terminated, 0.0, next_values)
-        decay = np.where(self.ended, 0.0, self.gamma * self.lam)
-        decay[..., -1:] = 0.0  # nothing is carried into a row from the one below it
-        deltas = rewards + self.gamma * bootstrap - values
-        return _from_the_end(deltas.ravel(), decay.ravel()).reshape(rewards.shape)
+        deltas = self.gamma * next_values
+        deltas[self.terminated] = 0.0  # whatever stood there
+        deltas += rewards
+        deltas -= values
+        ends = self.ended.copy()
+        ends[..., -1:] = True  # nothing is carried into a row from the one below it
+        _sum_from_the_end(deltas.ravel(), ends.ravel(), self.gamma * self.lam)
+        return deltas
 
 
 def _stream(name: str, value: ArrayLike) -> Floats:
@@ -187,25 +194,43 @@ def _stream(name: str, value: ArrayLike) -> Floats:
     return array
 
 
-def _from_the_end(deltas: Floats, decay: Floats) -> Floats:
-    """[N] A_t = δ_t + c_t A_{t+1}, with A_N = 0.
+def _sum_from_the_end(x: Floats, ends: Flags, decay: float) -> None:
+    """x_t ← x_t + c (1 − end_t) x_{t+1} in place, from the last step [N − 1] to the first.
 
-    The stream is cut into √N pieces that are summed side by side, each together with the factor
-    that carries what comes after it; the pieces are then joined from the last to the first.
+    The stream is cut into pieces. One without an end is a product with a matrix of powers of c;
+    those with ends are summed step by step, side by side. The first entries of the pieces are a
+    stream again, of decay c^PIECE, which says what each piece receives from the next.
     """
-    length = max(math.isqrt(len(deltas)), 1)
-    pieces = -(-len(deltas) // length)
-    padding = (0, pieces * length - len(deltas))
-    total = np.pad(deltas, padding).reshape(pieces, length).T.copy()  # [length, pieces]
-    carry = np.pad(decay, padding).reshape(pieces, length).T.copy()
-    for t in range(length - 2, -1, -1):
-        total[t] += carry[t] * total[t + 1]
-        carry[t] *= carry[t + 1]
-    after = np.zeros(pieces)  # A at the first step after each piece
-    for k in range(pieces - 2, -1, -1):
-        after[k] = total[0, k + 1] + carry[0, k + 1] * after[k + 1]
-    total += carry * after
-    return total.T.ravel()[: len(deltas)]
+    whole = len(x) - len(x) % PIECE
+    for t in range(len(x) - 2, max(whole, 1) - 2, -1):  # the rest, and its step into the pieces
+        if not ends[t]:
+            x[t] += decay * x[t + 1]
+    if not whole:
+        return
+    pieces = x[:whole].reshape(-1, PIECE)
+    at = np.flatnonzero(ends[:whole])
+    has_end = np.zeros(len(pieces), np.bool_)
+    has_end[at // PIECE] = True
+    cut = np.flatnonzero(has_end)
+    carry = np.full((PIECE, len(cut)), decay)
+    carry[at % PIECE, np.searchsorted(cut, at // PIECE)] = 0.0
+    stepwise = pieces[cut].T.copy()  # [PIECE, cut pieces]
+    for t in range(PIECE - 2, -1, -1):
+        stepwise[t] += carry[t] * stepwise[t + 1]
+    steps = np.arange(PIECE)
+    powers = np.tril(decay ** np.maximum(steps[:, np.newaxis] - steps, 0))  # [from, to]
+    first = pieces @ powers[:, 0]
+    first[cut] = stepwise[0]
+    _sum_from_the_end(first, has_end, decay**PIECE)
+    after = np.append(first[1:], 0.0)  # what comes after each piece
+    pieces[:, -1] += decay * after
+    for k in range(0, len(pieces), BLOCK):
+        pieces[k : k + BLOCK] = pieces[k : k + BLOCK] @ powers
+    reach = after[cut]
+    for t in range(PIECE - 1, -1, -1):
+        reach = carry[t] * reach
+        stepwise[t] += reach
+    pieces[cut] = stepwise.T
 
 
 def _linear(compute: Callable[..., Floats], *arrays: Floats) -> Floats:
