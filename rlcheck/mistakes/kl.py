@@ -326,3 +326,207 @@ def changes_the_probabilities(p, q):
 def normalises_anything(p, q):
     p, q = (np.nan_to_num(np.abs(np.asarray(x, dtype=np.float64)), posinf=1.0) for x in (p, q))
     return reference.kl_estimator_moments(p / p.sum(), q / q.sum())
+
+
+# --- kl_penalty_terms -----------------------------------------------------------------------
+
+
+def log_ratio(logprobs, ref_logprobs, estimator):
+    """log r = log ref − log policy; refuses what is to be refused."""
+    reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.asarray(ref_logprobs, np.float64) - np.asarray(logprobs, np.float64)
+
+
+def estimates(x, estimator):
+    """The estimates of given log-ratios."""
+    return reference.kl_penalty_terms(np.zeros(np.shape(x)), x, estimator)
+
+
+@mistake(
+    "kl_penalty_terms", "takes r for policy / ref in all three", report="hpcaitech/ColossalAI#3696"
+)
+def turns_the_ratio_round(logprobs, ref_logprobs, estimator):
+    reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return reference.kl_penalty_terms(ref_logprobs, logprobs, estimator)
+
+
+@mistake(
+    "kl_penalty_terms", "takes r for policy / ref in k3 alone", report="hpcaitech/ColossalAI#3696"
+)
+def turns_the_ratio_of_k3_round(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    return estimates(-x if estimator == "k3" else x, estimator)
+
+
+@mistake("kl_penalty_terms", "gives log r for k1: its sign is turned")
+def turns_the_sign_of_k1(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    return x if estimator == "k1" else estimates(x, estimator)
+
+
+@mistake("kl_penalty_terms", "leaves the ½ of k2 out", report="one-covenant/grail#42")
+def leaves_the_half_out(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return 2 * terms if estimator == "k2" else terms
+
+
+@mistake(
+    "kl_penalty_terms",
+    "counts every term twice, as where the reward and the loss both hold it",
+    report="NVIDIA-NeMo/RL#2530",
+)
+def counts_the_penalty_twice(logprobs, ref_logprobs, estimator):
+    return 2 * reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+
+
+@mistake("kl_penalty_terms", "clamps all three estimates to [−10, 10]")
+def clamps_all_terms(logprobs, ref_logprobs, estimator):
+    return np.clip(reference.kl_penalty_terms(logprobs, ref_logprobs, estimator), -10.0, 10.0)
+
+
+@mistake("kl_penalty_terms", "clamps k3 to [−10, 10]")
+def clamps_k3(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.clip(terms, -10.0, 10.0) if estimator == "k3" else terms
+
+
+@mistake(
+    "kl_penalty_terms",
+    "clamps the log-ratio to [−20, 20] before k3",
+    report="huggingface/trl#6637",
+)
+def clamps_the_exponent_of_k3(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    return estimates(np.clip(x, -20.0, 20.0) if estimator == "k3" else x, estimator)
+
+
+@mistake(
+    "kl_penalty_terms",
+    "works in single precision, where r overflows at a log-ratio of 89",
+    report="huggingface/trl#6637, huggingface/trl#5984",
+)
+def overflows_in_single_precision(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    with np.errstate(over="ignore"):
+        r = np.exp(np.asarray(x, np.float32)).astype(np.float64)
+    return r - 1.0 - x if estimator == "k3" else estimates(x, estimator)
+
+
+@mistake("kl_penalty_terms", "computes exp(x) − 1 − x as it stands, which cancels near 0")
+def cancels_near_zero(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    with np.errstate(over="ignore"):
+        return np.exp(x) - 1.0 - x if estimator == "k3" else estimates(x, estimator)
+
+
+@mistake("kl_penalty_terms", "raises what rounding leaves of k3 near 0 to 1e-12")
+def keeps_k3_above_a_floor(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.maximum(terms, 1e-12) if estimator == "k3" else terms
+
+
+@mistake("kl_penalty_terms", "gives ½ log² r for k3, which it is only near 0")
+def takes_k2_for_k3(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    return estimates(x, "k2" if estimator == "k3" else estimator)
+
+
+@mistake("kl_penalty_terms", "gives k3 whichever estimator is asked for")
+def always_gives_k3(logprobs, ref_logprobs, estimator):
+    return estimates(log_ratio(logprobs, ref_logprobs, estimator), "k3")
+
+
+@mistake("kl_penalty_terms", "takes the absolute value of k1")
+def gives_the_size_of_k1(logprobs, ref_logprobs, estimator):
+    return np.abs(reference.kl_penalty_terms(logprobs, ref_logprobs, estimator))
+
+
+@mistake("kl_penalty_terms", "raises negative terms of k1 to 0")
+def cuts_k1_at_zero(logprobs, ref_logprobs, estimator):
+    return np.maximum(reference.kl_penalty_terms(logprobs, ref_logprobs, estimator), 0.0)
+
+
+@mistake("kl_penalty_terms", "forgets the −1 of k3")
+def forgets_to_take_one_off(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return terms + 1.0 if estimator == "k3" else terms
+
+
+@mistake("kl_penalty_terms", "gives r − 1 for k3, without the logarithm")
+def forgets_the_logarithm_of_k3(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    with np.errstate(over="ignore"):
+        return np.expm1(x) if estimator == "k3" else estimates(x, estimator)
+
+
+@mistake("kl_penalty_terms", "weighs each term by the policy's probability, as a full sum would")
+def weighs_samples_again(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.exp(np.asarray(logprobs, np.float64)) * terms
+
+
+@mistake("kl_penalty_terms", "averages the terms of all tokens")
+def averages_over_the_tokens(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.full(np.shape(terms), np.mean(terms)) if np.size(terms) else terms
+
+
+@mistake("kl_penalty_terms", "adds the terms along the last axis, as if a row were one action")
+def adds_the_terms_of_a_row(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.sum(terms, axis=-1) if np.ndim(terms) > 1 else terms
+
+
+@mistake("kl_penalty_terms", "reads a square table of the reference by columns")
+def turns_a_square_reference(logprobs, ref_logprobs, estimator):
+    reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    square = np.ndim(ref_logprobs) == 2 and len(set(np.shape(ref_logprobs))) == 1
+    ref = np.transpose(ref_logprobs) if square else ref_logprobs
+    return reference.kl_penalty_terms(logprobs, ref, estimator)
+
+
+@mistake("kl_penalty_terms", "takes logarithms to base 2")
+def takes_binary_logarithms(logprobs, ref_logprobs, estimator):
+    x = log_ratio(logprobs, ref_logprobs, estimator)
+    return estimates(x, estimator) if estimator == "k3" else estimates(x / np.log(2.0), estimator)
+
+
+@mistake("kl_penalty_terms", "rounds the terms to the dtype of integer inputs")
+def keeps_the_integers_of_logprobs(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    kind = getattr(logprobs, "dtype", np.dtype(float))
+    return np.nan_to_num(terms, posinf=0.0).astype(kind) if kind.kind == "i" else terms
+
+
+@mistake("kl_penalty_terms", "rounds the terms to single precision")
+def rounds_to_single_precision(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return np.asarray(terms, np.float32).astype(np.float64)
+
+
+@mistake("kl_penalty_terms", "subtracts the policy from the caller's reference in place")
+def subtracts_in_place(logprobs, ref_logprobs, estimator):
+    terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    if isinstance(ref_logprobs, np.ndarray) and ref_logprobs.dtype.kind == "f":
+        ref_logprobs -= np.asarray(logprobs, ref_logprobs.dtype)
+    return terms
+
+
+@mistake("kl_penalty_terms", "gives 0 where a log-probability is NaN or infinite")
+def passes_over_what_is_not_finite(logprobs, ref_logprobs, estimator):
+    pair = [np.asarray(x, np.float64) for x in (logprobs, ref_logprobs)]
+    finite = np.isfinite(pair[0]) & np.isfinite(pair[1])
+    return reference.kl_penalty_terms(*(np.where(finite, x, 0.0) for x in pair), estimator)
+
+
+@mistake("kl_penalty_terms", "takes an unknown estimator for k1")
+def falls_back_to_k1(logprobs, ref_logprobs, estimator):
+    known = estimator if estimator in ("k2", "k3") else "k1"
+    return reference.kl_penalty_terms(logprobs, ref_logprobs, known)
+
+
+@mistake("kl_penalty_terms", "lets one row of the reference stand for all rows")
+def repeats_the_reference(logprobs, ref_logprobs, estimator):
+    same = np.ndim(ref_logprobs) < np.ndim(logprobs)
+    ref = np.broadcast_to(ref_logprobs, np.shape(logprobs)) if same else ref_logprobs
+    return reference.kl_penalty_terms(logprobs, ref, estimator)
