@@ -510,12 +510,13 @@ def metrics(got: Any) -> tuple[Any, Any, Any]:
 
 
 @law(batch=scored())
+# 0xallam/Direct-Preference-Optimization#4
 @example(batch=Scored(np.array([[-1.0, -2.0, -5.0]]), np.array([[1, 1, 0]])))
 @example(batch=Scored(np.array([[0.0, nan]]), np.array([[1, 0]])))  # verl-project/verl#2377
 def test_counts_and_sums_run_over_the_active_tokens(masked_sequence_metrics, batch):
     """A sequence's log-probability is the sum over its active tokens.
 
-    n = Σ_t m_t, S = Σ_{t: m_t = 1} log p_t (0xallam/Direct-Preference-Optimization#4)
+    n = Σ_t m_t, S = Σ_{t: m_t = 1} log p_t
     """
     count, logprob, _ = metrics(masked_sequence_metrics(batch.selected, batch.mask))
     truth = [nearest_float(sum(map(exact, row), exact(0))) for row in batch.active]

@@ -546,6 +546,8 @@ def test_sound_record_has_no_violations(validate_rollout_record, rollout):
 
 
 @law(fault=st.sampled_from(FAULTS))
+# PrimeIntellect-ai/prime-rl#606: samples of 3 and 2 tokens, each short of one log-probability
+@example(fault=Fault("logprob", "is packed", _tokens([5, 6, 7, 5, 6], [-0.25, -0.5, -0.25])))
 def test_every_violation_is_found(validate_rollout_record, fault):
     """Each single fault in a sound record is reported, in whichever turn it stands."""
     for rollout in (ONE_TURN, TWO_TURNS, THREE_TURNS):

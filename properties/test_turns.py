@@ -211,7 +211,7 @@ def test_turn_has_the_log_of_the_product_of_its_token_probabilities(
 
 
 @law(logprobs=turns())
-@example(logprobs=[-1.0, -2.0, -5.0])  # 0xallam/Direct-Preference-Optimization#4
+@example(logprobs=[-1.0, -2.0, -5.0])
 @example(logprobs=[-0.5])
 def test_macro_action_logprob_is_the_sum_over_its_tokens(macro_action_logprob, logprobs):
     """The log-probability of a turn is the sum over its tokens, neither mean nor extreme.
@@ -280,7 +280,8 @@ def test_turn_ratio_is_the_product_of_token_ratios(turn_probability_ratio, odds)
 
 
 @law(turn=scored_turns())
-@example(turn=ScoredTurn([-0.5, -1.0], [-1.5, -1.0]))  # THUDM/slime#179
+@example(turn=ScoredTurn([-0.5, -1.0], [-1.5, -1.0]))
+@example(turn=ScoredTurn([-1.0], [-1.5]))  # THUDM/slime#179: old over rollout
 def test_turn_ratio_is_that_of_the_macro_actions(turn_probability_ratio, turn):
     """The ratio of a turn compares the log-probabilities of whole turns.
 

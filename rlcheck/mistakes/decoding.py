@@ -246,6 +246,15 @@ def returns_logits(logits, *, temperature, top_k, top_p, order):
         return np.log(right)
 
 
+@rule("skips a temperature of 0 in silence", report="radixark/miles#2686")
+def skips_a_temperature_of_zero(logits, *, temperature, top_k, top_p, order):
+    if isinstance(temperature, float) and temperature == 0:
+        order = [name for name in order if name != "temperature"]
+    return reference.decoding_distribution_with_order(
+        logits, temperature=temperature, top_k=top_k, top_p=top_p, order=order
+    )
+
+
 @rule("skips processors that it does not know and settings out of range")
 def refuses_nothing(logits, *, temperature, top_k, top_p, order):
     settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}

@@ -208,7 +208,11 @@ def returns_the_whole_mask(logits, input_ids, response_mask):
     return right.selected, np.asarray(response_mask) == 1
 
 
-@mistake("causal_response_logprobs", "returns the logits of the tokens, not normalised")
+@mistake(
+    "causal_response_logprobs",
+    "returns the logits of the tokens, not normalised",
+    report="huggingface/transformers#21321, huggingface/transformers#24801",
+)
 def returns_raw_logits(logits, input_ids, response_mask):
     right = reference.causal_response_logprobs(logits, input_ids, response_mask)
     x = floats(logits)[:, :-1]
@@ -376,17 +380,17 @@ def calls_nothing_certain(selected, mask):
     return right._replace(perplexity=np.where(right.token_count > 0, right.perplexity, 1.0))
 
 
-@mistake(
-    "masked_sequence_metrics",
-    "counts at least one token in every sequence",
-    report="huggingface/trl#3248, verl-project/verl#782, NousResearch/atropos#236",
-)
+@mistake("masked_sequence_metrics", "counts at least one token in every sequence")
 def counts_at_least_one(selected, mask):
     right = reference.masked_sequence_metrics(selected, mask)
     return right._replace(token_count=np.maximum(right.token_count, 1))
 
 
-@mistake("masked_sequence_metrics", "gives a sequence without tokens the sum NaN")
+@mistake(
+    "masked_sequence_metrics",
+    "gives a sequence without tokens the sum NaN",
+    report="huggingface/trl#3248, verl-project/verl#782, NousResearch/atropos#236",
+)
 def sums_nothing_to_nan(selected, mask):
     right = reference.masked_sequence_metrics(selected, mask)
     return right._replace(sum_logprob=np.where(right.token_count > 0, right.sum_logprob, np.nan))
@@ -421,11 +425,7 @@ def forgets_the_mean(selected, mask):
     return right._replace(perplexity=np.where(right.token_count > 0, perplexity, np.nan))
 
 
-@mistake(
-    "masked_sequence_metrics",
-    "gives every sequence the perplexity of the whole batch",
-    report="verl-project/verl#7321",
-)
+@mistake("masked_sequence_metrics", "gives every sequence the perplexity of the whole batch")
 def pools_the_batch(selected, mask):
     right = reference.masked_sequence_metrics(selected, mask)
     with np.errstate(all="ignore"):

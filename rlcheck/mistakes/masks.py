@@ -60,7 +60,7 @@ def reports_percent(segments):
     return report._replace(masked_fraction=100 * report.masked_fraction)
 
 
-@mistake("trajectory_mask_report", "trains on the tool's results", report="OpenRLHF/OpenRLHF#1252")
+@mistake("trajectory_mask_report", "trains on the tool's results")
 def counts_tool_tokens_as_policy(segments):
     pairs = _pairs(segments)
     return _report(_counting(pairs, ("assistant", "tool")), _counting(pairs, reference.ROLES))

@@ -133,11 +133,7 @@ def bootstraps_through_terminals(rewards, values, gamma, terminated=None):
     return reference.td_residuals(rewards, values, gamma)
 
 
-@mistake(
-    "td_residuals",
-    "masks the whole residual of a terminal step instead of its bootstrap",
-    report="EdanToledo/Stoix#142",
-)
+@mistake("td_residuals", "masks the whole residual of a terminal step instead of its bootstrap")
 def masks_the_residual(rewards, values, gamma, terminated=None):
     deltas = reference.td_residuals(rewards, values, gamma, terminated)
     return deltas if terminated is None else np.where(terminated, 0.0, deltas)

@@ -58,7 +58,7 @@ def exchanges_the_flags(reason, *, terminal_reasons, truncation_reasons):
     return _event(reason, truncation_reasons, terminal_reasons)
 
 
-@mistake("classify_stop_event", "ends the task at a truncation", report="Toni-SM/skrl#449")
+@mistake("classify_stop_event", "ends the task at a truncation")
 def terminates_at_truncations(reason, *, terminal_reasons, truncation_reasons):
     event = _event(reason, terminal_reasons, truncation_reasons)
     return event._replace(terminated=event.terminated or event.truncated)
@@ -307,11 +307,7 @@ def accepts_numbers_as_flags(record):
     return _reading_turns(record, read)
 
 
-@mistake(
-    "validate_rollout_record",
-    "lets a rollout end before its last turn",
-    report="Emerge-Lab/PufferDrive#208",
-)
+@mistake("validate_rollout_record", "lets a rollout end before its last turn")
 def accepts_early_ends(record):
     return _without(record, "only the last turn")
 
@@ -396,7 +392,7 @@ def refuses_certain_actions(record):
 @mistake(
     "validate_rollout_record",
     "does not compare the lengths of token ids and log-probabilities",
-    report="rllm-org/rllm#816",
+    report="rllm-org/rllm#816, PrimeIntellect-ai/prime-rl#606",
 )
 def compares_no_lengths(record):
     return _without(record, "token_ids and", "misses behavior_logprob")
@@ -510,7 +506,7 @@ def _array(batch, name, dtype=float):
     return np.asarray(batch[name], dtype=dtype)
 
 
-@mistake("validate_rollout_batch", "counts padding as tokens", report="OpenRLHF/OpenRLHF#1252")
+@mistake("validate_rollout_batch", "counts padding as tokens")
 def counts_padding(batch):
     summary = reference.validate_rollout_batch(batch)
     return summary._replace(active_tokens=np.asarray(batch["response_mask"]).size)
@@ -605,7 +601,7 @@ def weighs_columns_by_row_flags(batch):
     return summary
 
 
-@mistake("validate_rollout_batch", "refuses NaN in padding", report="verl-project/verl#2377")
+@mistake("validate_rollout_batch", "refuses NaN in padding")
 def refuses_nan_in_padding(batch):
     summary = reference.validate_rollout_batch(batch)
     if np.isnan(_array(batch, "old_logprobs")).any():
@@ -613,7 +609,11 @@ def refuses_nan_in_padding(batch):
     return summary
 
 
-@mistake("validate_rollout_batch", "multiplies by the mask, and NaN · 0 is NaN")
+@mistake(
+    "validate_rollout_batch",
+    "multiplies by the mask, and NaN · 0 is NaN",
+    report="verl-project/verl#2377",
+)
 def multiplies_by_the_mask(batch):
     summary = reference.validate_rollout_batch(batch)
     if np.isnan(_array(batch, "ref_logprobs") * _array(batch, "response_mask")).any():

@@ -32,7 +32,7 @@ def multiplies_probabilities(logprobs):
         return float(np.log(np.prod(np.exp(np.asarray(logprobs, dtype=float)))))
 
 
-@mistake("macro_action_logprob", "leaves out the last token", report="huggingface/trl#6357")
+@mistake("macro_action_logprob", "leaves out the last token")
 def leaves_out_the_last_token(logprobs):
     reference.macro_action_logprob(logprobs)
     return float(np.sum(np.asarray(logprobs, dtype=float)[:-1]))
@@ -44,7 +44,7 @@ def leaves_out_the_first_token(logprobs):
     return float(np.sum(np.asarray(logprobs, dtype=float)[1:]))
 
 
-@mistake("macro_action_logprob", "adds up in single precision", report="genlm/genlm-backend#66")
+@mistake("macro_action_logprob", "adds up in single precision")
 def adds_in_single_precision(logprobs):
     reference.macro_action_logprob(logprobs)
     return float(np.sum(np.asarray(logprobs, dtype=np.float32)))
