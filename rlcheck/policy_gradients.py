@@ -50,9 +50,7 @@ def importance_ratios(
         Schulman et al. (2017), Proximal policy optimization algorithms, section 3; Zheng et al.
         (2025), Group sequence policy optimization, equation 7.
     """
-    new = real_array("new_logprobs", new_logprobs, allow="anything")
-    if new.ndim == 0:
-        raise ValueError(f"new_logprobs is {new}, a scalar; it must have an axis of tokens")
+    new = real_array("new_logprobs", new_logprobs, ndim=2, allow="anything")
     old = real_array("old_logprobs", old_logprobs, shape=new.shape, allow="anything")
     active = flags("mask", mask, shape=new.shape)
     refuse_active("new_logprobs", new, active, allow_impossible=True)
