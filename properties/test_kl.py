@@ -535,6 +535,7 @@ def estimators(*names: str) -> st.SearchStrategy[str]:
 
 
 @law(drawn=tokens(), estimator=estimators())
+@example(drawn=Tokens([], []), estimator="k3")
 # one-covenant/grail#42
 @example(drawn=Tokens([-0.6], [0.0]), estimator="k2")
 # huggingface/trl#6637

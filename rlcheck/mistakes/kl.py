@@ -499,7 +499,7 @@ def keeps_the_integers_of_logprobs(logprobs, ref_logprobs, estimator):
 
 
 @mistake("kl_penalty_terms", "rounds the terms to single precision")
-def rounds_to_single_precision(logprobs, ref_logprobs, estimator):
+def rounds_terms_to_single_precision(logprobs, ref_logprobs, estimator):
     terms = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
     return np.asarray(terms, np.float32).astype(np.float64)
 
