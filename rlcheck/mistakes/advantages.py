@@ -338,7 +338,7 @@ def keeps_advantages_finite(s):
     return np.nan_to_num(s.ask(reference.generalized_advantages))
 
 
-@stream_mistake("answers with a bare number for a single step")
+@stream_mistake("answers with a bare number for a single step", of=("generalized_advantages",))
 def squeezes_a_single_step(s):
     return np.squeeze(s.ask(reference.generalized_advantages))
 
@@ -356,9 +356,9 @@ def needs_a_last_step(s):
     return s.ask(reference.generalized_advantages)
 
 
-@stream_mistake("clips each temporal difference to [−10, 10]")
+@stream_mistake("clips each temporal difference to [−5, 5]")
 def clips_the_residuals(s):
-    return swept(np.clip(s.deltas, -10.0, 10.0), s.decay)
+    return swept(np.clip(s.deltas, -5.0, 5.0), s.decay)
 
 
 # ---- generalized_advantages -----------------------------------------------------------------
@@ -478,11 +478,6 @@ def loses_the_rest_of_the_weight(s):
 @stream_mistake("answers the one-step target, whatever λ is", of=("lambda_returns",))
 def looks_one_step_ahead(s):
     return s.deltas
-
-
-@stream_mistake("answers the Monte Carlo return, whatever λ is", of=("lambda_returns",))
-def looks_to_the_end(s):
-    return s.ask(reference.generalized_advantages, lam=1.0)
 
 
 @stream_mistake(
