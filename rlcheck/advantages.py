@@ -145,7 +145,7 @@ def masked_advantages(
         earned = np.add.reduceat(rewards, tokens) if len(tokens) else rewards[:0]
         following = np.where(last, 0.0, np.append(values[1:], values[:1]))
         deltas = earned + gamma * following - values
-        _sum_from_the_end(deltas, last, gamma * lam)
+        sum_from_the_end(deltas, last, gamma * lam)
         return deltas
 
     out = np.zeros(token_rewards.shape)
@@ -183,7 +183,7 @@ class _Steps:
         deltas -= values
         ends = self.ended.copy()
         ends[..., -1:] = True  # nothing is carried into a row from the one below it
-        _sum_from_the_end(deltas.ravel(), ends.ravel(), self.gamma * self.lam)
+        sum_from_the_end(deltas.ravel(), ends.ravel(), self.gamma * self.lam)
         return deltas
 
 
@@ -194,7 +194,7 @@ def _stream(name: str, value: ArrayLike) -> Floats:
     return array
 
 
-def _sum_from_the_end(x: Floats, ends: Flags, decay: float) -> None:
+def sum_from_the_end(x: Floats, ends: Flags, decay: float) -> None:
     """x_t ← x_t + c (1 − end_t) x_{t+1} in place, from the last step [N − 1] to the first.
 
     The stream is cut into pieces. One without an end is a product with a matrix of powers of c;
@@ -221,7 +221,7 @@ def _sum_from_the_end(x: Floats, ends: Flags, decay: float) -> None:
     powers = np.tril(decay ** np.maximum(steps[:, np.newaxis] - steps, 0))  # [from, to]
     first = pieces @ powers[:, 0]
     first[cut] = stepwise[0]
-    _sum_from_the_end(first, has_end, decay**PIECE)
+    sum_from_the_end(first, has_end, decay**PIECE)
     after = np.append(first[1:], 0.0)  # what comes after each piece
     pieces[:, -1] += decay * after
     for k in range(0, len(pieces), BLOCK):

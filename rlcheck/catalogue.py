@@ -18,6 +18,15 @@ class Function:
         """rlcheck's own implementation."""
         return getattr(import_module(f"rlcheck.{self.module}"), self.name)
 
+    @property
+    def has_twin(self) -> bool:
+        """Whether `rlcheck.torch` has a differentiable twin of it."""
+        return self.name in TWINS
+
+    def twin(self) -> Any:
+        """rlcheck's own implementation in PyTorch."""
+        return getattr(import_module("rlcheck.torch"), self.name)
+
 
 _BY_COURSE = {
     "module-11": {
@@ -70,6 +79,16 @@ _BY_COURSE = {
         "kl": ("kl_penalty_terms",),
     },
 }
+
+TWINS = frozenset(
+    [
+        *("stable_log_softmax", "causal_response_logprobs"),
+        *("masked_sequence_metrics", "sequence_logprob_ratio", "exact_kl_from_logits"),
+        *_BY_COURSE["module-5"]["q_targets"],
+        *_BY_COURSE["module-5"]["offline"],
+        *(name for names in _BY_COURSE["policy-gradients"].values() for name in names),
+    ]
+)
 
 FUNCTIONS: dict[str, Function] = {
     name: Function(name, module, course)

@@ -6,16 +6,19 @@ the calls of the smallest failing example are the counterexample that a report p
 """
 
 import copy
+import inspect
 import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from rlcheck.catalogue import FUNCTIONS
+from rlcheck.grading.tensors import Backward, NoGradient, differentiate, with_tensors
 from rlcheck.grading.wire import TableFunction, Unreadable, plain, printable
 
 LAST_CALLS = 64  # more than one example of a law makes
@@ -60,6 +63,7 @@ class Watched:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     warnings: list[str]
+    gradient: Any = None  # where one was asked for
 
 
 @dataclass(frozen=True)
@@ -76,19 +80,26 @@ class NoOutcome:
 
 @dataclass
 class Call:
-    """One recorded call; `outcome` is the plain answer or a Raised."""
+    """One recorded call; `outcome` is the plain answer, or its gradient, or a Raised."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outcome: Any = NoOutcome
     effects: Effects | None = None  # known of watched calls only
+    backward: Backward | None = None  # the gradient that was asked for
 
 
 class Transport(Protocol):
     """How a call reaches the implementation."""
 
     def call(
-        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
+        self,
+        function: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        watch: bool,
+        backward: Backward | None = None,
     ) -> Watched:
         """Raises Raised, TimedOut or Crashed; without `watch`, side effects may be left out."""
 
@@ -96,30 +107,58 @@ class Transport(Protocol):
 class InProcess:
     """Calls functions of this very process.
 
-    Warnings are reported of watched calls; of others they are dropped, unless `loud`.
+    Warnings are reported of watched calls; of others they are dropped, unless `loud`. With
+    `tensors`, arguments arrive as tensors.
     """
 
-    def __init__(self, functions: dict[str, Callable[..., Any]], *, loud: bool = True) -> None:
+    def __init__(
+        self,
+        functions: dict[str, Callable[..., Any]],
+        *,
+        loud: bool = True,
+        tensors: bool = False,
+    ) -> None:
         self._functions = functions
         self._loud = loud
+        self._tensors = tensors
 
     def call(
-        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
+        self,
+        function: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        watch: bool,
+        backward: Backward | None = None,
     ) -> Watched:
         """One call; see `Transport`."""
         if self._loud and not watch:
-            return Watched(self._answer(function, args, kwargs), args, kwargs, [])
+            return self._answer(function, args, kwargs, backward)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always" if watch else "ignore")
             with np.errstate(all="warn", under="ignore"):
-                answer = self._answer(function, args, kwargs)
-        return Watched(answer, args, kwargs, [str(w.message) for w in caught])
+                watched = self._answer(function, args, kwargs, backward)
+        return replace(watched, warnings=[str(w.message) for w in caught])
 
-    def _answer(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _answer(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        backward: Backward | None,
+    ) -> Watched:
+        function = self._functions[name]
         try:
-            return plain(self._functions[function](*args, **kwargs))
-        except Unreadable as error:
-            raise Raised(("Unreadable",), str(error)) from None
+            if backward is not None:
+                answer, gradient = differentiate(function, args, kwargs, backward)
+                return Watched(plain(answer), args, kwargs, [], gradient)
+            if self._tensors:
+                answer, args, kwargs = with_tensors(function, args, kwargs)
+            else:
+                answer = function(*args, **kwargs)
+            return Watched(plain(answer), args, kwargs, [])
+        except (Unreadable, NoGradient) as error:
+            raise Raised((type(error).__name__,), str(error)) from None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
@@ -189,17 +228,42 @@ class Graded:
         """The answer, with what became of the arguments and the warnings that were issued."""
         return self._call(args, kwargs, watch=True)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool) -> Watched:
+    def gradient(
+        self, *args: Any, wrt: str, weights: Any = None, field: str | None = None, **kwargs: Any
+    ) -> Any:
+        """The gradient of Σ weights · answer with respect to the argument named `wrt`.
+
+        Of an answer that is a record, `field` says which tensor is meant. Only an implementation
+        that answers with tensors has gradients; where none flows, the gradient is 0.
+        """
+        names = list(inspect.signature(FUNCTIONS[self.function].reference()).parameters)
+        backward = Backward(wrt if wrt in kwargs else names.index(wrt), weights, field)
+        return self._call(args, kwargs, watch=False, backward=backward).gradient
+
+    def repeat(self, call: Call) -> Any:
+        """The outcome of a recorded call, asked of this function."""
+        watch, backward = call.effects is not None, call.backward
+        self._call(call.args, call.kwargs, watch=watch, backward=backward)
+        return self.calls[-1].outcome
+
+    def _call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        watch: bool,
+        backward: Backward | None = None,
+    ) -> Watched:
         """One call, with copies, so that the law keeps what it drew whatever happens to them."""
-        record = Call(args, kwargs)
+        record = Call(args, kwargs, backward=backward)
         self.calls.append(record)
         given = snapshot(args), snapshot(kwargs)
         try:
-            watched = self._transport.call(self.function, *given, watch=watch)
+            watched = self._transport.call(self.function, *given, watch=watch, backward=backward)
         except Raised as raised:
             record.outcome = raised
             raise
-        record.outcome = watched.answer
+        record.outcome = watched.answer if backward is None else watched.gradient
         if watch:
             changed = not identical((args, kwargs), (watched.args, watched.kwargs))
             record.effects = Effects(changed, bool(watched.warnings))

@@ -1,13 +1,15 @@
 """The command line: grade, demo, laws, mistakes, power, replay."""
 
+import contextlib
 import getpass
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from rlcheck import __version__
-from rlcheck.catalogue import MODULES, Function, select
+from rlcheck.catalogue import COURSES, MODULES, Function, select
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
@@ -42,11 +44,14 @@ errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 EXAMPLE = Path(__file__).parent / "examples" / "student.py"
+SELECTION = f"A function, a module, or one of {', '.join(COURSES)}"
 REPORTS = {"json": to_json}
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="A function, a module's name, module-5, -6 or -11."),
+    typer.Argument(
+        metavar="NAME", help="A function, a module's name, module-5, -6, -11 or policy-gradients."
+    ),
 ]
 Examples = Annotated[int, typer.Option(min=1, help="Examples drawn for each law.")]
 Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states it.")]
@@ -55,6 +60,9 @@ Isolate = Annotated[
     typer.Option(
         metavar="TIER", help="process: run a module in a worker process, as files always are."
     ),
+]
+Tensors = Annotated[
+    bool, typer.Option("--tensors", help="Pass PyTorch tensors in place of arrays and lists.")
 ]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes.")]
 CallSeconds = Annotated[
@@ -96,7 +104,7 @@ def grade_command(
     ],
     only: Annotated[
         list[str] | None,
-        typer.Option(help="A function, a module's name, module-5, module-6 or module-11."),
+        typer.Option(help=f"{SELECTION}."),
     ] = None,
     report: Annotated[
         list[str] | None, typer.Option(metavar="KIND=PATH", help="Write a report: json=PATH.")
@@ -104,6 +112,13 @@ def grade_command(
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
+    tensors: Tensors = False,
+    gradients: Annotated[
+        bool,
+        typer.Option(
+            "--gradients", help="Judge the gradients of its answers too; implies --tensors."
+        ),
+    ] = False,
     call_seconds: CallSeconds = CALL_SECONDS,
     jobs: Jobs = CPUS,
     every_card: Annotated[
@@ -120,6 +135,8 @@ def grade_command(
             examples=examples,
             seed=seed,
             isolate=_isolated(isolate),
+            tensors=tensors,
+            gradients=gradients,
             call_seconds=call_seconds,
             jobs=jobs,
             progress=show,
@@ -142,8 +159,9 @@ def laws(name: Name = None) -> None:
     """List the laws with their formulas; of one function, its signature and contract too."""
     count = 0
     for function in _functions([name] if name else []):
-        print_laws(function, laws_of(function), console, in_full=function.name == name)
-        count += len(laws_of(function))
+        found = (*laws_of(function), *laws_of(function, gradients=True))
+        print_laws(function, found, console, in_full=function.name == name)
+        count += len(found)
     console.print(f"{count} laws")
 
 
@@ -152,8 +170,11 @@ def mistakes(name: Name = None) -> None:
     """List the known mistakes; of one function, module or course part if named."""
     count = 0
     for function in _functions([name] if name else []):
-        print_mistakes(function, mistakes_of(function.name), console)
-        count += len(mistakes_of(function.name))
+        found = mistakes_of(function.name)
+        with contextlib.suppress(ImportError):  # gradients need PyTorch
+            found += mistakes_of(function.name, gradients=True)
+        print_mistakes(function, found, console)
+        count += len(found)
     console.print(f"{count} mistakes")
 
 
@@ -170,13 +191,17 @@ def power(
     """Print the kill matrix: which law kills which mistake; exit 1 where it does not hold."""
     from rlcheck.grading.power import gaps, in_parallel, kill_matrix
 
-    names = [function.name for function in _functions([name] if name else [])]
+    functions = _functions([name] if name else [])
+    parts = [(function.name, False) for function in functions]
+    if find_spec("torch"):
+        parts += [(function.name, True) for function in functions if function.has_twin]
     found: list[str] = []
-    for matrix in in_parallel(kill_matrix, [(n, seed, examples) for n in names], jobs):
+    first = [(n, seed, examples, gradients) for n, gradients in parts]
+    for matrix in in_parallel(kill_matrix, first, jobs):
         print_matrix(matrix, console)
         found += [f"seed {seed}: {gap}" for gap in matrix.gaps]
-    others = [(n, s, examples) for s in range(seed + 1, seed + seeds) for n in names]
-    for (_, s, _), rest in zip(others, in_parallel(gaps, others, jobs), strict=True):
+    others = [(n, s, examples, g) for s in range(seed + 1, seed + seeds) for n, g in parts]
+    for (_, s, *_), rest in zip(others, in_parallel(gaps, others, jobs), strict=True):
         found += [f"seed {s}: {gap}" for gap in rest]
     for gap in found:
         console.print(gap, style="red")
@@ -193,6 +218,7 @@ def replay(
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
+    tensors: Tensors = False,
     call_seconds: CallSeconds = CALL_SECONDS,
 ) -> None:
     """Rerun one law with the same seed, so that it finds the same counterexample."""
@@ -204,6 +230,8 @@ def replay(
         examples=examples,
         seed=seed,
         isolate=_isolated(isolate),
+        tensors=tensors,
+        gradients=found.of_gradients,
         call_seconds=call_seconds,
     )
     if result.error:
@@ -223,10 +251,12 @@ def _isolated(tier: str | None) -> bool:
 
 def _law(law_id: str) -> Law:
     """A law by its id, or by the id that pytest gives it."""
-    wanted = law_id.removeprefix("properties/").removeprefix("test_").replace(".py::test_", "::")
-    module = wanted.partition("::")[0]
+    wanted = law_id.removeprefix("properties/").replace("gradients/", "gradients.")
+    wanted = re.sub(r"(^|\.|::)test_", r"\1", wanted.replace(".py::", "::"))
+    module = wanted.partition("::")[0].removeprefix("gradients.")
     functions = select([module]) if module in MODULES else ()
-    known = {law.id: law for function in functions for law in laws_of(function)}
+    laws = [law for f in functions for g in (False, True) for law in laws_of(f, gradients=g)]
+    known = {law.id: law for law in laws}
     if wanted not in known:
         _usage(f"there is no law {law_id!r}; `rlcheck laws` lists them")
     return known[wanted]
@@ -268,7 +298,7 @@ def _finish(result: Report, outputs: list[tuple[str, Path]], every_card: bool) -
     raise typer.Exit(code)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _spinner() -> Iterator[Callable[[str], None]]:
     """A line that says which function is being graded, gone when the run is over."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"))

@@ -31,14 +31,16 @@ def diagnose(function: str, failed: Sequence[Call], others: Sequence[Call] = ())
         others: recorded calls of all of the function's laws. A second fault of the submission
             leaves some of them unexplained, so a few may be.
     """
-    reference = FUNCTIONS[function].reference()
+    of_gradients = any(call.backward is not None for call in failed)
+    reference = FUNCTIONS[function].twin() if of_gradients else FUNCTIONS[function].reference()
     judged = [(c, _repeat(function, reference, c)) for c in failed if c.outcome is not NoOutcome]
     candidates = [
         mistake
-        for mistake in mistakes_of(function)
+        for mistake in mistakes_of(function, gradients=of_gradients)
         if _explains_all(function, mistake.call, judged)
     ]
-    sample = others[:: 1 + len(others) // SAMPLE]
+    alike = [c for c in others if (c.backward is not None) == of_gradients]
+    sample = alike[:: 1 + len(alike) // SAMPLE]
     wider = [(c, _repeat(function, reference, c)) for c in sample if c.outcome is not NoOutcome]
     explained = {
         mistake.id: sum(_explains(function, mistake.call, call, truth) for call, truth in wider)
@@ -51,11 +53,10 @@ def diagnose(function: str, failed: Sequence[Call], others: Sequence[Call] = ())
 
 
 def _repeat(function: str, implementation: Callable[..., Any], call: Call) -> Call:
-    """The same call to another implementation, watched if the first one was."""
+    """The same call to another implementation, watched or differentiated as the first one was."""
     graded = Graded(function, InProcess({function: implementation}))
-    ask = graded if call.effects is None else graded.watched
     with contextlib.suppress(Raised), np.errstate(all="ignore"):
-        ask(*call.args, **call.kwargs)
+        graded.repeat(call)
     return graded.calls[-1]
 
 

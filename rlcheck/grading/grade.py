@@ -49,22 +49,36 @@ class Settings:
     isolate: bool | None
     call_seconds: float
     deadline: float
+    tensors: bool
+    gradients: bool
 
     def load(self) -> AbstractContextManager[Implementation]:
         functions = tuple(FUNCTIONS[name] for name in self.names)
-        return load(self.target, functions, isolate=self.isolate, call_seconds=self.call_seconds)
+        return load(
+            self.target,
+            functions,
+            isolate=self.isolate,
+            call_seconds=self.call_seconds,
+            tensors=self.tensors,
+        )
 
-    @property
-    def unusual(self) -> str:
-        """Options of the command line that a replay needs besides, where they are not default."""
-        isolate = " --isolate process" if self.isolate else ""
+    def replay(self, law: Law) -> str:
+        """The command that runs one law again as it was run."""
+        command = ["rlcheck replay", law.id, shlex.quote(self.target)]
+        command += [f"--seed {self.seed}", f"--examples {self.examples}"]
+        if self.isolate:
+            command.append("--isolate process")
         if self.call_seconds != CALL_SECONDS:
-            return f"{isolate} --call-seconds {self.call_seconds:g}"
-        return isolate
+            command.append(f"--call-seconds {self.call_seconds:g}")
+        if self.tensors and not law.of_gradients:
+            command.append("--tensors")
+        return " ".join(command)
 
     def laws(self, name: str) -> list[Law]:
         """The laws of one function that are to run."""
-        return [law for law in laws_of(FUNCTIONS[name]) if self.law in (None, law.id)]
+        function = FUNCTIONS[name]
+        of_gradients = laws_of(function, gradients=True) if self.gradients else ()
+        return [law for law in (*laws_of(function), *of_gradients) if self.law in (None, law.id)]
 
 
 def grade(
@@ -75,6 +89,8 @@ def grade(
     examples: int = EXAMPLES,
     seed: int = DEFAULT_SEED,
     isolate: bool | None = None,
+    tensors: bool = False,
+    gradients: bool = False,
     call_seconds: float = CALL_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
     jobs: int = 1,
@@ -92,6 +108,8 @@ def grade(
         examples: drawn for each law.
         seed: of every draw; reported.
         isolate: True runs a module in a worker process too; files always run in one.
+        tensors: True calls the target with PyTorch tensors in place of arrays and lists.
+        gradients: True judges the gradients of its answers too, which implies `tensors`.
         call_seconds: limit of one call into the target.
         total_seconds: limit of the whole run; what it cuts off counts as timed out.
         jobs: processes that share the functions of an isolated target.
@@ -110,6 +128,8 @@ def grade(
         isolate=isolate,
         call_seconds=call_seconds,
         deadline=started + total_seconds,
+        tensors=tensors or gradients,
+        gradients=gradients,
     )
     report = Report(
         target=target,
@@ -121,6 +141,8 @@ def grade(
         laws=[],
         rlcheck=__version__,
         examples=examples,
+        tensors=settings.tensors,
+        gradients=gradients,
     )
     try:
         with settings.load() as loaded:
@@ -292,10 +314,7 @@ def _law_report(law: Law, status: str, settings: Settings) -> LawReport:
         status=status,
         equation=law.equation,
         source=_reference_section(law),
-        replay=(
-            f"rlcheck replay {law.id} {shlex.quote(settings.target)} "
-            f"--seed {settings.seed} --examples {settings.examples}{settings.unusual}"
-        ),
+        replay=settings.replay(law),
     )
 
 

@@ -22,6 +22,7 @@ from rlcheck.grading.wire import parameters, printable
 
 ENTRY_POINTS = "rlcheck.implementations"
 REFERENCE = "rlcheck"
+TWINS = "rlcheck.torch"  # its twin, which the laws of gradients judge by default
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,12 @@ def load(
     *,
     isolate: bool | None = None,
     call_seconds: float = CALL_SECONDS,
+    tensors: bool = False,
 ) -> Iterator[Implementation]:
     """Load a target for as long as the context lasts.
 
     A path is loaded in a worker process; a module or an entry point in this one, unless
-    `isolate` asks for the worker.
+    `isolate` asks for the worker. With `tensors`, its arguments arrive as tensors.
 
     Raises:
         CannotLoad: with one line that says what is wrong.
@@ -98,14 +100,12 @@ def load(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise CannotLoad(f"it cannot be opened: {reason}") from None
-    if target_path is not None:
-        with Worker("path", str(target_path), names, call_seconds=call_seconds) as worker:
-            yield _from_worker(target, str(target_path), worker, functions)
-    elif isolate:
-        with Worker("module", target, names, call_seconds=call_seconds) as worker:
-            yield _from_worker(target, target, worker, functions)
-    else:
-        yield _in_process(target, functions)
+    if target_path is None and not isolate:
+        yield _in_process(target, functions, tensors)
+        return
+    kind, place = ("module", target) if target_path is None else ("path", str(target_path))
+    with Worker(kind, place, names, call_seconds=call_seconds, tensors=tensors) as worker:
+        yield _from_worker(target, place, worker, functions)
 
 
 def _as_path(target: str) -> Path | None:
@@ -158,16 +158,18 @@ def _from_worker(
     )
 
 
-def _in_process(target: str, functions: tuple[Function, ...]) -> Implementation:
-    module = _import(target)
+def _in_process(target: str, functions: tuple[Function, ...], tensors: bool) -> Implementation:
+    module, own = _import(target), target in (REFERENCE, TWINS)
     public = [name for name in dir(module) if not name.startswith("_")]
     found = {f.name: getattr(module, f.name) for f in functions if hasattr(module, f.name)}
     return Implementation(
         target=target,
         location=str(getattr(module, "__file__", None) or target),
-        version=__version__ if target == REFERENCE else str(getattr(module, "__version__", "")),
+        version=__version__
+        if target in (REFERENCE, TWINS)
+        else str(getattr(module, "__version__", "")),
         isolation="in-process",
-        transport=InProcess(found, loud=target == REFERENCE),
+        transport=InProcess(found, loud=own, tensors=tensors),
         resolutions={
             f.name: _resolve(f, parameters(found[f.name]), public)
             if f.name in found

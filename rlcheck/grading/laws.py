@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Flaky
 
-from rlcheck.catalogue import FUNCTIONS, Function
+from rlcheck.catalogue import Function
 from rlcheck.grading.calls import Call, Graded, Interrupted, Raised, TimedOut, Transport
 from rlcheck.grading.compare import Mismatch
 
@@ -46,7 +46,15 @@ class Law:
 
     @property
     def id(self) -> str:
-        return f"{FUNCTIONS[self.function].module}::{self.name}"
+        """`kl::name`, or `gradients.kl::name` for a law of gradients."""
+        within = self.body.__module__.partition("properties.")[2] or self.body.__module__
+        module = ".".join(part.removeprefix("test_") for part in within.split("."))
+        return f"{module}::{self.name}"
+
+    @property
+    def of_gradients(self) -> bool:
+        """Whether it judges gradients, which only an implementation in tensors has."""
+        return self.id.startswith("gradients.")
 
     @property
     def sentence(self) -> str:
@@ -102,15 +110,19 @@ def folder() -> Path:
 @functools.cache
 def _laws_by_function(module: str) -> dict[str, tuple[Law, ...]]:
     found: dict[str, list[Law]] = {}
-    for value in vars(import_module(f"rlcheck.properties.test_{module}")).values():
+    for value in vars(import_module(f"rlcheck.properties.{module}")).values():
         if isinstance(declared := getattr(value, "law", None), Law):
             found.setdefault(declared.function, []).append(declared)
     return {function: tuple(laws) for function, laws in found.items()}
 
 
-def laws_of(function: Function) -> tuple[Law, ...]:
-    """The laws of one function, in the order of their module."""
-    return _laws_by_function(function.module).get(function.name, ())
+def laws_of(function: Function, *, gradients: bool = False) -> tuple[Law, ...]:
+    """The laws of one function's values, or of its gradients, in the order of their module."""
+    if not gradients:
+        return _laws_by_function(f"test_{function.module}").get(function.name, ())
+    if not function.has_twin:
+        return ()
+    return _laws_by_function(f"gradients.test_{function.module}").get(function.name, ())
 
 
 def explore(

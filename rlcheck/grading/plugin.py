@@ -1,7 +1,7 @@
-"""The pytest plugin: `--impl`, Hypothesis profiles, the header.
+"""The pytest plugin: `--impl`, `--gradients`, Hypothesis profiles, the header.
 
 It is registered for everyone who has rlcheck installed and stays silent unless it is used: it
-adds one option, and does the rest only where an implementation is chosen or the laws themselves
+adds three options, and does the rest only where an implementation is chosen or the laws themselves
 are collected.
 """
 
@@ -28,12 +28,23 @@ _RESOURCES = pytest.StashKey[ExitStack]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --impl."""
-    parser.getgroup("rlcheck").addoption(
+    """Add --impl, --tensors and --gradients."""
+    group = parser.getgroup("rlcheck")
+    group.addoption(
         "--impl",
         metavar="TARGET",
         help="what the laws of rlcheck judge: a file, a package folder, a dotted module or an "
         "entry point's name (default: RLCHECK_IMPL, [tool.rlcheck] impl, rlcheck itself)",
+    )
+    group.addoption(
+        "--tensors",
+        action="store_true",
+        help="call what --impl names with PyTorch tensors in place of arrays and lists",
+    )
+    group.addoption(
+        "--gradients",
+        action="store_true",
+        help="judge the gradients of its answers too; implies --tensors",
     )
 
 
@@ -99,13 +110,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from rlcheck.grading.laws import folder
 
     laws = folder()
-    own = [item for item in items if item.path.is_relative_to(laws / "project")]
     for item in items:
-        if item.path.parent == laws:
+        if item.path.parent in (laws, laws / "gradients"):
             item.add_marker(pytest.mark.fast)
-    if config.stash[IMPLEMENTATION].target != REFERENCE and own:
-        config.hook.pytest_deselected(items=own)
-        items[:] = [item for item in items if item not in own]
+    if config.stash[IMPLEMENTATION].target == REFERENCE:
+        return
+    left_out = [laws / "project"]
+    if not config.getoption("--gradients"):
+        left_out.append(laws / "gradients")
+    dropped = [i for i in items if any(i.path.is_relative_to(folder) for folder in left_out)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
 
 
 def implementation(config: pytest.Config) -> "Implementation":
@@ -118,7 +134,9 @@ def implementation(config: pytest.Config) -> "Implementation":
         option = config.getoption("--impl")
         try:
             target = choose(option, config.invocation_params.dir)
-            config.stash[IMPLEMENTATION] = resources.enter_context(load(target))
+            tensors = config.getoption("--tensors") or config.getoption("--gradients")
+            loaded = resources.enter_context(load(target, tensors=tensors))
+            config.stash[IMPLEMENTATION] = loaded
         except CannotLoad as error:
             raise pytest.UsageError(f"{option or 'the implementation to judge'}: {error}") from None
         config.stash[_RESOURCES] = resources

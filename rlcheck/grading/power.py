@@ -77,7 +77,10 @@ def sweep(
     A mistake that is killed sees no further example; `until` may end the sweep early.
     """
     found = Sweep(set(), [])
-    alive = {m.id: Graded(m.function, InProcess({m.function: m.call})) for m in mistakes}
+    alive = {
+        m.id: Graded(m.function, InProcess({m.function: m.call}, tensors=m.of_gradients))
+        for m in mistakes
+    }
     if not alive:
         return found
 
@@ -102,9 +105,12 @@ def sweep(
     return found
 
 
-def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Matrix:
-    """Every law of a function against every mistake of it."""
-    laws, mistakes = laws_of(FUNCTIONS[function]), mistakes_of(function)
+def kill_matrix(
+    function: str, random_seed: int, examples: int = EXAMPLES, gradients: bool = False
+) -> Matrix:
+    """Every law of a function's values, or gradients, against every mistake in them."""
+    laws = laws_of(FUNCTIONS[function], gradients=gradients)
+    mistakes = mistakes_of(function, gradients=gradients)
     swept = {law.id: sweep(law, mistakes, random_seed, examples) for law in laws}
     return Matrix(
         function,
@@ -115,14 +121,16 @@ def kill_matrix(function: str, random_seed: int, examples: int = EXAMPLES) -> Ma
     )
 
 
-def gaps(function: str, random_seed: int, examples: int = EXAMPLES) -> list[str]:
+def gaps(
+    function: str, random_seed: int, examples: int = EXAMPLES, gradients: bool = False
+) -> list[str]:
     """The gaps of a function's kill matrix, without computing all of it.
 
     Most mistakes fall at once, so every law is tried on few examples first; the whole number of
     examples is for the mistakes that are left, and for the laws that have not killed yet.
     """
-    laws = laws_of(FUNCTIONS[function])
-    alive = {mistake.id: mistake for mistake in mistakes_of(function)}
+    laws = laws_of(FUNCTIONS[function], gradients=gradients)
+    alive = {mistake.id: mistake for mistake in mistakes_of(function, gradients=gradients)}
     dead: dict[str, Mistake] = {}
     idle = {law.id for law in laws}
     faults: list[str] = []

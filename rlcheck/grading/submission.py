@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
+from rlcheck.grading.tensors import Backward
 from rlcheck.grading.wire import Unreadable, pack, printable, unpack
 
 CALL_SECONDS = 10.0  # one call
@@ -58,6 +59,7 @@ class Worker:
         target: the path or the name.
         functions: the names that may be called.
         call_seconds: limit of one call.
+        tensors: whether arguments arrive as tensors.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Worker:
         functions: tuple[str, ...],
         *,
         call_seconds: float = CALL_SECONDS,
+        tensors: bool = False,
         python: str = sys.executable,
     ) -> None:
         self._command = (kind, target)
         self._functions = functions
         self._call_seconds = call_seconds
+        self._tensors = tensors
         self._python = python
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -130,7 +134,13 @@ class Worker:
             raise CannotLoad("its import broke the protocol of the worker") from None
 
     def call(
-        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, watch: bool
+        self,
+        function: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        watch: bool,
+        backward: Backward | None = None,
     ) -> Watched:
         """One call in the worker; see `Transport`."""
         if self._socket is None:
@@ -138,7 +148,14 @@ class Worker:
                 self._start()
             except CannotLoad as error:
                 raise Crashed(f"the submission does not load again: {error}") from None
-        request = {"function": function, "args": args, "kwargs": kwargs, "watch": watch}
+        request = {
+            "function": function,
+            "args": args,
+            "kwargs": kwargs,
+            "watch": watch,
+            "tensors": self._tensors,
+            "backward": None if backward is None else list(backward),
+        }
         deadline = time.monotonic() + self._call_seconds
         self._send(request, self._call_seconds)
         reply = self._receive(deadline)
@@ -147,6 +164,8 @@ class Worker:
                 kinds = tuple(printable(str(kind)) for kind in reply["raised"])
                 text, frames = printable(str(reply["text"])), printable(str(reply["frames"]))
                 raise Raised(kinds or ("Exception",), text, frames)
+            if backward is not None:
+                return Watched(reply["answer"], args, kwargs, [], reply["gradient"])
             if not watch:
                 return Watched(reply["answer"], args, kwargs, [])
             warned = [printable(str(text)) for text in reply["warnings"]]

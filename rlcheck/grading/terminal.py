@@ -75,6 +75,8 @@ def _header(report: Report) -> RenderableType:
     version = f" {report.version}" if report.version else ""
     facts = f"rlcheck {report.rlcheck} · seed {report.seed} · {report.examples} examples a law"
     where = {"process": "in a worker process", "in-process": "in this process"}[report.isolation]
+    if report.tensors:
+        where += " with tensors" + (" and gradients" if report.gradients else "")
     lines = Text(report.target + version, style="bold", overflow="fold")
     return Group(lines, Text(f"{facts} · {where}", style="dim"), Text())
 

@@ -111,19 +111,30 @@ def _greet(module: ModuleType, names: list[str], wire: ModuleType) -> dict[str, 
     }
 
 
-def _answer(module: Any, request: dict[str, Any], wire: ModuleType) -> dict[str, Any]:
+def _answer(
+    module: Any, request: dict[str, Any], wire: ModuleType, tensors: ModuleType
+) -> dict[str, Any]:
     args, kwargs = request["args"], request["kwargs"]
     try:
         function = getattr(module, request["function"])
+        if request["backward"] is not None:
+            backward = tensors.Backward(*request["backward"])
+            answer, gradient = tensors.differentiate(function, args, kwargs, backward)
+            return {"answer": wire.plain(answer), "gradient": gradient}
+        with warnings.catch_warnings(record=request["watch"]) as caught:
+            if request["watch"]:
+                warnings.simplefilter("always")
+            if request["tensors"]:
+                answer, args, kwargs = tensors.with_tensors(function, args, kwargs)
+            else:
+                answer = function(*args, **kwargs)
+            answer = wire.plain(answer)
         if not request["watch"]:
-            return {"answer": wire.plain(function(*args, **kwargs))}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            answer = wire.plain(function(*args, **kwargs))
-        texts = [str(w.message)[:200] for w in caught[:10]]
+            return {"answer": answer}
+        texts = [str(w.message)[:200] for w in (caught or ())[:10]]
         return {"answer": answer, "args": args, "kwargs": kwargs, "warnings": texts}
-    except wire.Unreadable as error:
-        return {"raised": ["Unreadable"], "text": str(error), "frames": ""}
+    except (wire.Unreadable, tensors.NoGradient) as error:
+        return {"raised": [type(error).__name__], "text": str(error), "frames": ""}
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -135,6 +146,7 @@ def main() -> None:
     fd, kind, target, memory = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wire = _load_file("_rlcheck_wire", HERE / "wire.py")
+    tensors = _load_file("_rlcheck_tensors", HERE / "tensors.py")
     wire.end_with_parent()
     channel = _Channel(fd, wire)
     names = channel.receive()
@@ -151,7 +163,7 @@ def main() -> None:
         return
     while True:
         request = channel.receive()
-        reply = _answer(module, request, wire)
+        reply = _answer(module, request, wire, tensors)
         try:
             channel.send(reply)
         except wire.Unreadable as error:

@@ -20,6 +20,7 @@ class Mistake:
     description: str
     call: Callable[..., Any] = field(repr=False, compare=False)
     report: str | None = None
+    of_gradients: bool = False  # its values are right
 
     @property
     def id(self) -> str:
@@ -44,13 +45,21 @@ def mistake(function: str, description: str, *, report: str | None = None) -> Ca
         siblings = _BY_FUNCTION.setdefault(function, [])
         if any(m.name == call.__name__ for m in siblings):
             raise ValueError(f"{function} has a mistake named {call.__name__} already")
-        siblings.append(Mistake(function, call.__name__, description, call, report))
+        of_gradients = ".gradients." in call.__module__
+        siblings.append(Mistake(function, call.__name__, description, call, report, of_gradients))
         return call
 
     return declare
 
 
-def mistakes_of(function: str) -> tuple[Mistake, ...]:
-    """The mistakes of one function, in the order of their module."""
-    import_module(f"rlcheck.mistakes.{FUNCTIONS[function].module}")
-    return tuple(_BY_FUNCTION.get(function, ()))
+def mistakes_of(function: str, *, gradients: bool = False) -> tuple[Mistake, ...]:
+    """The mistakes in one function's values, or in its gradients, in the order of their module.
+
+    Raises:
+        ImportError: gradients are asked for, and PyTorch is not installed.
+    """
+    if gradients and not FUNCTIONS[function].has_twin:
+        return ()
+    kind = "gradients." if gradients else ""
+    import_module(f"rlcheck.mistakes.{kind}{FUNCTIONS[function].module}")
+    return tuple(m for m in _BY_FUNCTION.get(function, ()) if m.of_gradients == gradients)

@@ -104,3 +104,8 @@ def logit_rows(name: str, logits: Tensor, axis: int) -> None:
         index = [str(i) for i in impossible.nonzero()[0].tolist()]
         index.insert(axis, ":")
         raise ValueError(f"{name}[{', '.join(index)}] is all -inf; one logit must be finite")
+
+
+def is_coarse(value: Any) -> bool:
+    """Whether an array or tensor came in single precision or less."""
+    return str(getattr(value, "dtype", "")).endswith(("float32", "float16"))

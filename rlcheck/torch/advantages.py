@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rlcheck._inputs import unit_interval
+from rlcheck.advantages import sum_from_the_end
 from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors, refuse_where
 
 __all__ = ["generalized_advantages", "lambda_returns", "masked_advantages"]
@@ -54,7 +55,7 @@ def generalized_advantages(
     ended = terminal | flag_tensor("truncated", truncated, rewards)
     refuse_where("next_values", next_values, ~(next_values.isfinite() | terminal), "finite")
     deltas = rewards + gamma * torch.where(terminal, 0.0, next_values) - values
-    return _from_the_end(deltas, torch.where(ended, 0.0, gamma * lam).to(deltas.dtype))
+    return _from_the_end(deltas, ended, gamma * lam)
 
 
 @torch.no_grad()
@@ -125,14 +126,24 @@ def masked_advantages(
     policy = flag_tensor("mask", mask, rewards)
     refuse_where("values", values, policy & ~values.isfinite(), "finite under the mask")
     gamma, lam = unit_interval("gamma", gamma), unit_interval("lam", lam)
-    values = torch.where(policy, values, 0.0)
-    # Masked tokens are transparent: what lies beyond them arrives as if they were not there.
-    through = torch.where(policy, 0.0, 1.0).to(rewards.dtype)
-    unowned = _after(_from_the_end(torch.where(policy, 0.0, rewards), through))
-    following = _after(_from_the_end(values, through))
-    deltas = torch.where(policy, rewards + unowned + gamma * following - values, 0.0)
-    advantages = _from_the_end(deltas, torch.where(policy, gamma * lam, 1.0).to(rewards.dtype))
-    return torch.where(policy, advantages, 0.0)
+    # A token that the policy did not write passes its reward on to the last one that it did.
+    passed_on = _after(_from_the_end(torch.where(policy, 0.0, rewards), policy, 1.0))
+    earned = _packed(rewards + passed_on, policy)
+    packed = _packed(values, policy)
+    advantages = _from_the_end(
+        earned + gamma * _after(packed) - packed, torch.zeros_like(policy), gamma * lam
+    )
+    return torch.where(policy, advantages.gather(-1, _order(policy)), 0.0)
+
+
+def _order(policy: Tensor) -> Tensor:
+    """[..., T] how many tokens of the policy stand before each token of a row."""
+    return (policy.cumsum(-1) - 1).clamp(min=0)
+
+
+def _packed(x: Tensor, policy: Tensor) -> Tensor:
+    """[..., T] what the policy's tokens carry, moved to the front of each row; 0 after them."""
+    return torch.zeros_like(x).scatter_add(-1, _order(policy), torch.where(policy, x, 0.0))
 
 
 def _check_stream(rewards: Tensor, values: Tensor, next_values: Tensor) -> None:
@@ -149,27 +160,31 @@ def _after(x: Tensor) -> Tensor:
     return torch.nn.functional.pad(x[..., 1:], (0, 1)) if x.shape[-1] else x
 
 
-def _from_the_end(deltas: Tensor, decay: Tensor) -> Tensor:
-    """[..., T] A_t = δ_t + c_t A_{t+1}, row by row."""
-    carried = torch.nn.functional.pad(decay[..., :-1], (0, 1)) if decay.shape[-1] else decay
-    flat: Tensor = scan(deltas.flatten(), carried.flatten())
+def _from_the_end(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
+    """[..., T] A_t = δ_t + c (1 − end_t) A_{t+1}, row by row."""
+    last = torch.arange(deltas.shape[-1], device=deltas.device) == deltas.shape[-1] - 1
+    flat: Tensor = scan(deltas.flatten(), (ends | last).flatten(), decay)
     return flat.reshape(deltas.shape)
 
 
 @torch.library.custom_op("rlcheck::scan", mutates_args=())
-def scan(deltas: Tensor, decay: Tensor) -> Tensor:
-    """[N] A_t = δ_t + c_t A_{t+1}, with A_N = 0; an operator of its own, for `torch.compile`.
+def scan(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
+    """[N] A_t = δ_t + c (1 − end_t) A_{t+1}, with A_N = 0; one operator for `torch.compile`.
 
-    The stream is cut into √N pieces that are summed side by side, each together with the factor
-    that carries what comes after it; the pieces are then joined from the last to the first.
+    On a CPU by the reference's sum in float64. Elsewhere the stream is cut into √N pieces that
+    are summed side by side, each together with the factor that carries what comes after it.
     """
+    if deltas.device.type == "cpu":
+        total = deltas.to(torch.float64, copy=True)
+        sum_from_the_end(total.numpy(), ends.numpy(), decay)
+        return total.to(deltas.dtype)
     count = deltas.shape[0]
     length = max(math.isqrt(count), 1)
     pieces = -(-count // length)
     padding = (0, pieces * length - count)
     total, carry = (
         torch.nn.functional.pad(x, padding).reshape(pieces, length).T.contiguous()
-        for x in (deltas, decay)
+        for x in (deltas, torch.full_like(deltas, decay).masked_fill(ends, 0.0))
     )  # [length, pieces] each
     for t in range(length - 2, -1, -1):
         total[t].addcmul_(carry[t], total[t + 1])
@@ -181,19 +196,20 @@ def scan(deltas: Tensor, decay: Tensor) -> Tensor:
 
 
 @scan.register_fake
-def _(deltas: Tensor, decay: Tensor) -> Tensor:
+def _(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
     return torch.empty_like(deltas)
 
 
-def _keep_decay(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+def _keep_ends(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
     ctx.save_for_backward(inputs[1])
+    ctx.decay = inputs[2]
 
 
-def _scan_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-    """∂/∂δ_t = g_t + c_{t−1} ∂/∂δ_{t−1}: the same recursion, from the first step on."""
-    (decay,) = ctx.saved_tensors
-    into = torch.cat((decay.new_zeros(1), decay))[: len(decay)]
-    return scan(gradient.flip(0), into.flip(0)).flip(0), None
+def _scan_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    """∂/∂δ_t = g_t + c (1 − end_{t−1}) ∂/∂δ_{t−1}: the same sum, from the first step on."""
+    (ends,) = ctx.saved_tensors
+    into = torch.cat((ends.new_ones(1), ends))[: len(ends)]
+    return scan(gradient.flip(0), into.flip(0), ctx.decay).flip(0), None, None
 
 
-scan.register_autograd(_scan_backward, setup_context=_keep_decay)
+scan.register_autograd(_scan_backward, setup_context=_keep_ends)

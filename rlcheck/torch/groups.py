@@ -125,10 +125,10 @@ def _spread(rewards: Tensor, groups: Tensor, counts: Tensor) -> tuple[Tensor, Te
         .gather(0, groups)
         for bound, how in ((torch.inf, "amin"), (-torch.inf, "amax"))
     )
+    size = _sums(counts.to(rewards.dtype), groups)
     spread = torch.where(high > low, high - low, 0.0)
     counts = counts & (spread > 0)
     unit = torch.where(counts, spread, 1.0)
     above = (torch.where(counts, rewards, 0.0) - torch.where(counts, low, 0.0)) / unit
-    size = _sums(counts.to(rewards.dtype), groups)
     deviation = torch.where(counts, above - _sums(above, groups) / size.clamp(min=1), 0.0)
     return spread, deviation, size

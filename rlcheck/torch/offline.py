@@ -68,7 +68,8 @@ def expectile_loss(differences: Any, expectile: float = 0.7, *, reduction: str =
     if not 0.0 < expectile < 1.0:
         raise ValueError(f"expectile is {expectile}; it must lie in (0, 1)")
     reduction = choice("reduction", reduction, ("mean", "none"))
-    weights = torch.where(differences < 0, 1.0 - expectile, expectile)
+    # Of two Python numbers torch.where would make float32.
+    weights = torch.where(differences < 0, 1.0 - expectile, torch.full_like(differences, expectile))
     terms = weights * differences * differences  # in this order: u² alone may overflow
     if reduction == "none":
         return terms

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from rlcheck._inputs import DOUBLE_PRECISION_SLACK, SINGLE_PRECISION_SLACK, unit_interval
-from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors, refuse_where
+from rlcheck.torch._inputs import (
+    check_shape,
+    check_values,
+    flag_tensor,
+    is_coarse,
+    real_tensors,
+    refuse_where,
+)
 
 __all__ = ["double_dqn_targets", "dqn_targets", "fqe_targets"]
 
@@ -96,7 +103,7 @@ def fqe_targets(
     check_shape("policy_probs", policy, live.shape)
     check_values("policy_probs", policy)
     refuse_where("policy_probs", policy, policy < 0, "≥ 0")
-    slack = DOUBLE_PRECISION_SLACK if policy.dtype == torch.float64 else SINGLE_PRECISION_SLACK
+    slack = SINGLE_PRECISION_SLACK if is_coarse(policy_probs) else DOUBLE_PRECISION_SLACK
     totals = policy.sum(dim=1)
     refuse_where("Σ policy_probs", totals, (totals - 1).abs() > slack, "1")
     return _targets(rewards, gamma, ended, (policy * live).sum(dim=1))

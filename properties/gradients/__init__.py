@@ -1,0 +1,1 @@
+"""The laws of gradients, which judge implementations that answer with tensors."""

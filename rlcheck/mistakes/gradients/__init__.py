@@ -1,0 +1,1 @@
+"""Mistakes in gradients whose values are right, as twins of `rlcheck.torch`."""

@@ -1,0 +1,1 @@
+"""Wrong gradients of `rlcheck.torch.policy_gradients`."""

@@ -1,0 +1,1 @@
+"""Wrong gradients of `rlcheck.torch.q_targets`."""
