@@ -329,13 +329,31 @@ class Batch:
 def batches() -> st.SearchStrategy[Batch]:
     """Rows of one to four steps; many are square, and most rows end in the middle of an episode."""
 
-    def fold(rows: list[Any], width: int, gamma: float, lam: float) -> Batch:
-        starts = range(0, len(rows) - width + 1, width)
-        streams = [_stream(rows[a : a + width], gamma, lam) for a in starts]
-        return Batch(streams, width, gamma, lam)
+    def fold(rows: list[Any], shape: tuple[int, int], gamma: float, lam: float) -> Batch:
+        streams = [_stream(row, gamma, lam) for row in _folded(rows, *shape)]
+        return Batch(streams, shape[1], gamma, lam)
 
     records = steps(_step, 6, 128, 128, 128)
-    return st.builds(fold, records, st.sampled_from((2, 3, 1, 4)), discounts(), discounts())
+    return st.builds(fold, records, shapes(), discounts(), discounts())
+
+
+def shapes() -> st.SearchStrategy[tuple[int, int]]:
+    """The largest number of rows, and their length; squares often."""
+    return st.sampled_from(((2, 2), (4, 2), (2, 3), (4, 1), (3, 3), (12, 2), (2, 2), (12, 1)))
+
+
+def _folded(entries: list[Any], rows: int, width: int) -> list[list[Any]]:
+    starts = range(0, len(entries) - width + 1, width)
+    return [entries[a : a + width] for a in starts[:rows]]
+
+
+SQUARE = Batch(
+    [
+        Stream([1.0, 2.0], [0.5, 0.25], [0.25, 3.0], [0, 0], [0, 0], 0.5, 0.5),
+        Stream([4.0, 8.0], [0.5, 0.75], [0.75, 5.0], [0, 1], [0, 0], 0.5, 0.5),
+    ],
+    *(2, 0.5, 0.5),
+)
 
 
 def giants() -> st.SearchStrategy[Stream]:
@@ -523,6 +541,7 @@ def test_one_reward_reaches_back_to_the_start_of_its_episode(
 
 
 @law(batch=batches())
+@example(batch=SQUARE)
 @example(batch=Batch([], 3, 0.9, 0.95))
 @example(batch=Batch([Stream([], [], [], [], [])] * 2, 0, 0.9, 0.95))
 def test_advantages_of_a_batch_are_those_of_its_rows(generalized_advantages, batch):
@@ -709,6 +728,7 @@ def test_lambda_return_of_a_constant_reward_is_a_geometric_series(
 
 
 @law(batch=batches())
+@example(batch=SQUARE)
 @example(batch=Batch([], 3, 0.9, 0.95))
 @example(batch=Batch([Stream([], [], [], [], [])] * 2, 0, 0.9, 0.95))
 def test_lambda_returns_of_a_batch_are_those_of_its_rows(lambda_returns, batch):
@@ -871,13 +891,12 @@ class Transcripts:
 def tables_of_tokens() -> st.SearchStrategy[Transcripts]:
     """Rows of one to four tokens; many tables are square, some rows are a tool's alone."""
 
-    def fold(tokens: list[Token], width: int, gamma: float, lam: float) -> Transcripts:
-        starts = range(0, len(tokens) - width + 1, width)
-        rows = [_transcript(tokens[a : a + width], gamma, lam) for a in starts]
-        return Transcripts(rows, width, gamma, lam)
+    def fold(tokens: list[Token], shape: tuple[int, int], gamma: float, lam: float) -> Transcripts:
+        rows = [_transcript(row, gamma, lam) for row in _folded(tokens, *shape)]
+        return Transcripts(rows, shape[1], gamma, lam)
 
     tokens = steps(_token, 2, 256, 256)
-    return st.builds(fold, tokens, st.sampled_from((3, 2, 1, 4)), discounts(), discounts())
+    return st.builds(fold, tokens, shapes(), discounts(), discounts())
 
 
 @law(transcript=transcripts())
