@@ -21,8 +21,9 @@ lint: $(VENV)/dev ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-table: $(VENV)/dev ## write the table of functions in the README anew
+table: $(VENV)/dev ## write the README's table of functions and docs/reports.md anew
 	$(BIN)/python -m rlcheck.grading.overview README.md
+	$(BIN)/python -m rlcheck.grading.reports docs/reports.md
 
 benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_suite.py
