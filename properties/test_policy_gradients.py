@@ -128,9 +128,14 @@ def floats(got: Any, *, shape: tuple[int, ...] | None = None) -> Any:
     return 1.0 * numbers(got, shape=shape)
 
 
-def tables(*columns: Any) -> st.SearchStrategy[Any]:
-    """The same whole numbers as lists, tuples, and arrays of several dtypes, once for each."""
-    return st.tuples(*[forms().map(lambda form, c=c: form(c)) for c in columns])
+def kinds(table: list[list[int]]) -> st.SearchStrategy[Any]:
+    """The same whole numbers as lists, tuples, and arrays of several dtypes."""
+    return forms().map(lambda form: form(table))
+
+
+def masks(table: list[list[int]]) -> st.SearchStrategy[Any]:
+    """The same, and booleans."""
+    return st.one_of(st.just(np.array(table, dtype=np.bool_)), kinds(table))
 
 
 @dataclass(frozen=True)
@@ -165,12 +170,18 @@ class Batch:
         return Batch(tuple(c[:, order] for c in self.columns), self.mask[:, order])
 
 
-def _batch(drawn: tuple[list[Any], int]) -> Batch:
-    rows, width = drawn
-    stacked = np.array(rows, dtype=np.float64)
-    stacked = stacked.reshape(len(rows), WIDEST, -1 if rows else 3)[:, :width]
-    *columns, mask = np.moveaxis(stacked, -1, 0)
-    return Batch(tuple(columns), mask.astype(np.int64))
+def _batch(rows: list[Any], width: int, columns: int) -> Batch:
+    stacked = np.array(rows if width else [], dtype=np.float64)
+    stacked = stacked.reshape(-1, WIDEST, columns + 1)[:, : width or 2]
+    *values, mask = np.moveaxis(stacked, -1, 0)
+    return Batch(tuple(values), mask.astype(np.int64))
+
+
+def batches(row: Any, columns: int, *bases: int, min_size: int = 0) -> st.SearchStrategy[Batch]:
+    """Up to four rows of up to four tokens; `row` decodes (columns …, mask) of each token."""
+    rows = steps(row, *bases, min_size=min_size, max_size=4)
+    widths = st.sampled_from((2, 3, 1, 4) * 4 + ((0,) if min_size == 0 else ()))
+    return st.builds(_batch, rows, widths, st.just(columns))
 
 
 def batch_of(*columns: Any, mask: Any) -> Batch:
@@ -204,8 +215,7 @@ def _taken_row(*code: int) -> list[tuple[float, float, int]]:
 
 def taken() -> st.SearchStrategy[Batch]:
     """Probabilities (new, old) of up to four rows of up to four tokens, two of three active."""
-    rows = steps(_taken_row, *([16, 16, 3] * WIDEST), 6, max_size=4)
-    return st.tuples(rows, st.sampled_from((2, 3, 1, 4))).map(_batch)
+    return batches(_taken_row, 2, *([16, 16, 3] * WIDEST), 6)
 
 
 def logs(batch: Batch) -> tuple[Any, Any]:
@@ -274,7 +284,7 @@ def test_sequence_ratio_is_the_geometric_mean_of_the_tokens_ratios(importance_ra
 
 
 # Whatever the numbers, x − x is 0.
-LOGPROBS = (0.0, -1.0, -2.0, -3.0, -0.1, -1e-9, -50.0, -745.0, -1e5, -HUGE, -0.7, -1.3)
+LOGPROBS = (0.0, -1.0, -2.0, -3.0, -0.1, -1e-9, -50.0, -745.0, -1e5, -1e300, -0.7, -1.3)
 
 
 def _scored_row(*code: int) -> list[tuple[float, int]]:
@@ -284,13 +294,7 @@ def _scored_row(*code: int) -> list[tuple[float, int]]:
 
 def scored() -> st.SearchStrategy[Batch]:
     """Log-probabilities of up to four rows of up to four tokens, far ones among them."""
-    rows = steps(_scored_row, *([12] * WIDEST), *([3] * WIDEST), 6, max_size=4)
-    return st.tuples(rows, st.sampled_from((2, 3, 1, 4))).map(
-        lambda drawn: _batch(drawn) if drawn[0] else batch_of(np.zeros((0, 2)), mask=EMPTY)
-    )
-
-
-EMPTY = np.zeros((0, 2), dtype=np.int64)
+    return batches(_scored_row, 1, *([12] * WIDEST), *([3] * WIDEST), 6)
 
 
 @law(batch=scored(), level=st.sampled_from(LEVELS))
@@ -389,12 +393,13 @@ def test_token_ratios_have_mean_one_under_the_old_policy(importance_ratios, stat
     assert_close(means, np.ones(len(new)), terms=8.0)
 
 
-FAR = (0.0, -800.0, -30.0, -1e5, -(2.0**20), -INF)  # sums of them are exact in any order
+# Sums of them are exact in any order.
+FAR = (0.0, -800.0, -30.0, 0.0, -800.0, -1e5, -(2.0**20), -INF)
 
 
 def far_pairs() -> st.SearchStrategy[list[tuple[float, float]]]:
     """One to six tokens whose log-probabilities (new, old) are far apart."""
-    return steps(lambda new, old: (FAR[new], FAR[old % 5]), 6, 5, min_size=1, max_size=6)
+    return steps(lambda new, old: (FAR[new], FAR[old]), 8, 7, min_size=1, max_size=6)
 
 
 def exponential(value: Fraction) -> float:
@@ -418,8 +423,7 @@ def test_token_ratios_are_far_from_one_without_a_limit(importance_ratios, pairs)
 
 @law(pairs=far_pairs())
 @example(pairs=[(0.0, -100.0), (0.0, 0.0), (0.0, 0.0)])
-@example(pairs=[(0.0, -HUGE), (0.0, -HUGE)])
-@example(pairs=[(-HUGE, 0.0), (-HUGE, 0.0)])
+@example(pairs=[(0.0, -1e300), (0.0, -1e300)])
 @example(pairs=[(0.0, -800.0), (-800.0, 0.0)])
 def test_sequence_ratios_are_far_from_one_without_a_limit(importance_ratios, pairs):
     """The mean log-ratio decides, also where ratios of tokens leave float64, without a warning.
@@ -448,8 +452,10 @@ def test_without_tokens_every_ratio_is_one(importance_ratios, rows, width, level
 
 
 @law(
-    given=tables(
-        [[0, -2], [-1, -3], [-5, 0]], [[-1, -1], [-3, -1], [-3, 0]], [[1, 1], [0, 1], [1, 1]]
+    given=st.tuples(
+        kinds([[0, -2], [-1, -3], [-5, 0]]),
+        kinds([[-1, -1], [-3, -1], [-3, 0]]),
+        masks([[1, 1], [0, 1], [1, 1]]),
     ),
     level=st.sampled_from(LEVELS),
 )
@@ -628,7 +634,7 @@ def test_within_the_window_nothing_is_clipped(clipped_policy_terms, tokens, clip
     got = clipped_policy_terms(inside, advantages, **clip.options)
     assert_close(got, -inside * advantages, terms=np.abs(inside * advantages))
     fresh = clipped_policy_terms(np.ones(ratios.shape), advantages, **clip.options)
-    assert_same(fresh, -advantages)
+    assert_close(fresh, -advantages, terms=np.abs(advantages))
 
 
 @law(tokens=surrogates(), clip=windows())
@@ -671,6 +677,7 @@ def test_terms_scale_with_the_advantages(clipped_policy_terms, tokens, clip, pow
 
 
 @law(tokens=surrogates(), clip=clips())
+@example(tokens=(np.zeros((0, 3)), np.zeros((0, 3))), clip=Clip())
 def test_terms_stand_where_their_tokens_stand(clipped_policy_terms, tokens, clip):
     """Each term is that of its own ratio and advantage, in a table [B, T] as in a vector [N]."""
     ratios, advantages = tokens
@@ -702,7 +709,7 @@ def test_an_infinite_ratio_is_the_limit_of_large_ones(
 
 
 @law(
-    given=tables([[1, 2, 0], [5, 1, 3]], [[2, 3, 4], [-2, -1, 0]]),
+    given=st.tuples(kinds([[1, 2, 0], [5, 1, 3]]), kinds([[2, 3, 4], [-2, -1, 0]])),
     dual=st.sampled_from((None, 3, 4.0)),
 )
 def test_clipped_terms_take_numbers_of_every_kind(clipped_policy_terms, given, dual):
@@ -721,7 +728,7 @@ def test_clipped_policy_terms_refuse(clipped_policy_terms, bad):
 
 # --- aggregation -------------------------------------------------------------------------------
 
-LENGTHS = (4, 1, 3, 7, 2, 1000)
+LENGTHS = (4, 1, 3, 1000)
 
 
 def _loss_row(*code: int) -> list[tuple[float, int]]:
@@ -731,10 +738,7 @@ def _loss_row(*code: int) -> list[tuple[float, int]]:
 
 def losses(min_size: int = 0) -> st.SearchStrategy[Batch]:
     """Losses of up to four rows of up to four tokens; one row in five has no active token."""
-    rows = steps(_loss_row, *([256] * WIDEST), *([3] * WIDEST), 5, min_size=min_size, max_size=4)
-    return st.tuples(rows, st.sampled_from((2, 3, 1, 4))).map(
-        lambda drawn: _batch(drawn) if drawn[0] else batch_of(np.zeros((0, 2)), mask=EMPTY)
-    )
+    return batches(_loss_row, 1, *([256] * WIDEST), *([3] * WIDEST), 5, min_size=min_size)
 
 
 @dataclass(frozen=True)
@@ -770,7 +774,7 @@ class Mode:
 def modes() -> st.SearchStrategy[Mode]:
     """The four modes, the last one with several lengths."""
     plain = [Mode(name) for name in MODES[:3]]
-    return st.sampled_from([*plain, *(Mode(MODES[3], length) for length in LENGTHS)])
+    return st.sampled_from([*plain, *plain, *(Mode(MODES[3], length) for length in LENGTHS)])
 
 
 def sums() -> st.SearchStrategy[Mode]:
@@ -862,7 +866,7 @@ def test_the_order_of_rows_and_tokens_changes_no_loss(aggregate_token_losses, ba
     assert_close(mode.of(aggregate_token_losses, moved), once, terms=2.0 * mode.scale(batch))
 
 
-@law(batch=losses(min_size=1), mode=modes(), cut=st.integers(0, 3))
+@law(batch=losses(min_size=2), mode=modes(), cut=st.integers(1, 3))
 # allenai/open-instruct#1161, allenai/open-instruct#1137
 @example(
     batch=batch_of([[1.0, 1.0, 1.0], [5.0, 0.0, 0.0]], mask=[[1, 1, 1], [1, 0, 0]]),
@@ -977,7 +981,7 @@ def test_aggregates_at_the_ends_of_float64(aggregate_token_losses, loss, mode, c
 
 
 @law(
-    given=tables([[1, 4, 7], [0, 0, -3]], [[1, 1, 0], [0, 1, 1]]),
+    given=st.tuples(kinds([[1, 4, 7], [0, 0, -3]]), masks([[1, 1, 0], [0, 1, 1]])),
     mode=st.sampled_from([Mode(MODES[0]), Mode(MODES[1]), Mode(MODES[2]), Mode(MODES[3], 4.0)]),
 )
 def test_losses_are_read_from_numbers_of_every_kind(aggregate_token_losses, given, mode):
