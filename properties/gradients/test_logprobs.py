@@ -1,1 +1,224 @@
 """Laws of the gradients of `rlcheck.torch.logprobs`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import example
+from hypothesis import strategies as st
+
+from rlcheck import logprobs as reference
+from rlcheck.grading.compare import assert_close, assert_same
+from rlcheck.grading.laws import law
+
+from ..strategies import REALS, steps
+
+NAN, INF = float("nan"), float("inf")
+HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand behind a mask
+SHIFTS = (0.0, 1e4, -1e8)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Logits of one row, and the weights of its log-probabilities."""
+
+    logits: list[float]
+    weights: list[float]
+
+
+def rows(min_size: int = 1) -> st.SearchStrategy[Row]:
+    def entry(logit: int, weight: int) -> tuple[float, float]:
+        return REALS[logit], REALS[weight]
+
+    drawn = steps(entry, 256, 256, min_size=min_size, max_size=6)
+    return drawn.map(lambda pairs: Row([x for x, _ in pairs], [w for _, w in pairs]))
+
+
+def softmax(logits: Any) -> Any:
+    return np.exp(reference.stable_log_softmax(logits))
+
+
+@law(row=rows(), shift=st.sampled_from(SHIFTS))
+@example(row=Row([800.0, 0.0], [0.0, 1.0]), shift=0.0)
+def test_slope_of_log_softmax_is_the_weight_less_the_probability(
+    stable_log_softmax: Any, row: Row, shift: float
+) -> None:
+    """The gradient of weighted log-probabilities is each weight less its share of the sum.
+
+    ∂/∂x_i Σ_j w_j log p_j = w_i − p_i Σ_j w_j, at any common offset of the logits.
+    """
+    logits, weights = np.array(row.logits) + shift, np.array(row.weights)
+    got = stable_log_softmax.gradient(logits, wrt="logits", weights=weights)
+    truth = weights - softmax(logits) * weights.sum()
+    assert_close(got, truth, terms=np.abs(weights) + np.abs(weights).sum())
+
+
+@law(row=rows(2))
+def test_an_impossible_token_does_not_spoil_the_slope(stable_log_softmax: Any, row: Row) -> None:
+    """A logit of −∞ gets and gives no gradient: the others have that of the row without it.
+
+    The weight of its log-probability, −∞, is 0.
+    """
+    logits, weights = [*row.logits, -INF], [*row.weights, 0.0]
+    got = stable_log_softmax.gradient(logits, wrt="logits", weights=weights)
+    truth = np.array(row.weights) - softmax(row.logits) * sum(row.weights)
+    assert_close(got, [*truth, 0.0], terms=1.0 + np.abs(row.weights).sum())
+
+
+@dataclass(frozen=True)
+class Response:
+    """[1, L, 3] logits, [1, L] ids, a mask, and [1, L − 1] weights that are 0 outside it."""
+
+    logits: Any
+    ids: Any
+    mask: Any
+    weights: Any
+
+
+def responses() -> st.SearchStrategy[Response]:
+    def entry(a: int, b: int, c: int, token: int, active: int, weight: int) -> tuple[Any, ...]:
+        return [REALS[a], REALS[b], REALS[c]], token, active, REALS[weight]
+
+    def build(tokens: list[tuple[Any, ...]]) -> Response:
+        logits, ids, mask, weights = map(list, zip(*tokens, strict=True))
+        mask[0] = 0
+        active = np.array(mask[1:])
+        return Response(
+            np.array([logits], dtype=np.float64),
+            np.array([ids]),
+            np.array([mask]),
+            np.where(active == 1, np.array(weights)[1:], 0.0)[np.newaxis],
+        )
+
+    return steps(entry, 256, 256, 256, 3, 2, 256, min_size=1, max_size=5).map(build)
+
+
+def onehot_less_softmax(case: Response) -> Any:
+    """[1, L, 3] the gradient of the weighted log-probabilities of the response."""
+    truth = np.zeros(case.logits.shape)
+    for t, weight in enumerate(case.weights[0]):
+        if weight:
+            truth[0, t] = weight * (np.eye(3)[case.ids[0, t + 1]] - softmax(case.logits[0, t]))
+    return truth
+
+
+@law(case=responses())
+# verl-project/verl#3287: a token is scored by the logits before it
+@example(
+    case=Response(
+        np.array([[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [3.0, 0.0, 0.0]]]),
+        np.array([[0, 1, 0]]),
+        np.array([[0, 1, 1]]),
+        np.array([[1.0, 1.0]]),
+    )
+)
+def test_a_token_pushes_the_logits_that_predicted_it(
+    causal_response_logprobs: Any, case: Response
+) -> None:
+    """The gradient of a response's log-probability is onehot − softmax in the rows that score it.
+
+    The row at t scores the token at t + 1; the last row scores none, and rows whose token is
+    outside the mask get exactly 0.
+    """
+    got = causal_response_logprobs.gradient(
+        case.logits, case.ids, case.mask, wrt="logits", weights=case.weights, field="selected"
+    )
+    truth = onehot_less_softmax(case)
+    assert_close(got, truth, terms=np.abs(np.pad(case.weights, ((0, 0), (0, 1))))[..., None] * 2.0)
+
+
+@law(case=responses(), hidden=st.sampled_from(HIDDEN), unknown=st.sampled_from((-100, 3)))
+def test_rows_outside_the_response_get_no_gradient_whatever_they_hold(
+    causal_response_logprobs: Any, case: Response, hidden: float, unknown: int
+) -> None:
+    """NaN, infinities and unknown ids outside the response leave the gradient as it is.
+
+    Rows that score a token outside the mask get exactly 0, and never NaN.
+    """
+    outside = np.pad(case.mask[:, 1:] == 0, ((0, 0), (0, 1)), constant_values=True)
+    logits = np.where(outside[..., None], hidden, case.logits)
+    ids = np.where(case.mask == 1, case.ids, unknown)
+    got = causal_response_logprobs.gradient(
+        logits, ids, case.mask, wrt="logits", weights=case.weights, field="selected"
+    )
+    assert_close(got, onehot_less_softmax(case), terms=np.where(outside, 0.0, 200.0)[..., None])
+
+
+@dataclass(frozen=True)
+class Masked:
+    """[1, T] log-probabilities, their mask, and what stands behind it."""
+
+    logprobs: list[float]
+    old: list[float]
+    mask: list[int]
+
+    def hidden_by(self, value: float, entries: list[float]) -> list[float]:
+        return [x if m else value for x, m in zip(entries, self.mask, strict=True)]
+
+
+def masked() -> st.SearchStrategy[Masked]:
+    def entry(new: int, old: int, active: int) -> tuple[float, float, int]:
+        return -abs(REALS[new]) / 4, -abs(REALS[old]) / 4, active
+
+    return steps(entry, 256, 256, 2, min_size=1, max_size=6).map(
+        lambda tokens: Masked(*map(list, zip(*tokens, strict=True)))
+    )
+
+
+@law(case=masked(), hidden=st.sampled_from(HIDDEN))
+def test_slope_of_a_sum_of_logprobs_is_the_mask(
+    masked_sequence_metrics: Any, case: Masked, hidden: float
+) -> None:
+    """The gradient of a sequence's log-probability is the mask, whatever stands behind it."""
+    got = masked_sequence_metrics.gradient(
+        [case.hidden_by(hidden, case.logprobs)], [case.mask], wrt="selected", field="sum_logprob"
+    )
+    assert_same(got, [case.mask])
+
+
+@law(case=masked(), hidden=st.sampled_from(HIDDEN))
+def test_slope_of_perplexity_is_shared_by_the_active_tokens(
+    masked_sequence_metrics: Any, case: Masked, hidden: float
+) -> None:
+    """Each of a sequence's n active tokens lowers its perplexity by perplexity / n.
+
+    ∂/∂log p_t exp(−mean) = −exp(−mean) m_t / n; a sequence without tokens gets exactly 0.
+    """
+    got = masked_sequence_metrics.gradient(
+        [case.hidden_by(hidden, case.logprobs)],
+        [case.mask],
+        wrt="selected",
+        weights=[1.0 if any(case.mask) else 0.0],
+        field="perplexity",
+    )
+    active = np.array(case.mask)
+    count = max(active.sum(), 1)
+    share = np.exp(-np.dot(active, case.logprobs) / count) / count
+    assert_close(got, [-share * active], terms=share, factor=1.0 + np.abs(case.logprobs).sum())
+
+
+@law(case=masked(), hidden=st.sampled_from(HIDDEN), wrt=st.sampled_from(("new", "old")))
+def test_slope_of_a_sequence_ratio_is_the_ratio(
+    sequence_logprob_ratio: Any, case: Masked, hidden: float, wrt: str
+) -> None:
+    """Each active token moves the ratio of a sequence by the ratio itself, with its sign.
+
+    ∂ρ/∂log π_new,t = ρ m_t, ∂ρ/∂log π_old,t = −ρ m_t; masked tokens get exactly 0.
+    """
+    new, old = case.hidden_by(hidden, case.logprobs), case.hidden_by(hidden, case.old)
+    got = sequence_logprob_ratio.gradient(new, old, case.mask, wrt=f"{wrt}_logprobs")
+    active = np.array(case.mask)
+    ratio = np.exp(np.dot(active, np.subtract(case.logprobs, case.old)))
+    truth = ratio * active * (1.0 if wrt == "new" else -1.0)
+    size = 1.0 + np.abs(case.logprobs).sum() + np.abs(case.old).sum()
+    assert_close(got, truth, terms=ratio * active, factor=size)
+
+
+@law(tokens=st.integers(1, 4))
+def test_a_ratio_beyond_float64_that_nobody_asks_for_stays_silent(
+    sequence_logprob_ratio: Any, tokens: int
+) -> None:
+    """Where the loss does not depend on a ratio that overflowed, its tokens get 0 and not NaN."""
+    new, old = [0.0] * tokens, [-2000.0] * tokens
+    got = sequence_logprob_ratio.gradient(new, old, wrt="new_logprobs", weights=0.0)
+    assert_same(got, [0.0] * tokens)

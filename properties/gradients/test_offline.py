@@ -2,11 +2,95 @@
 
 from typing import Any
 
+import numpy as np
 from hypothesis import example
 from hypothesis import strategies as st
 
-import numpy as np
-from rlcheck.grading.compare import assert_close
+from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
+from rlcheck.logprobs import stable_log_softmax
 
-from ..strategies import REALS, steps
+from ..strategies import REALS, reals, steps
+
+States = list[tuple[list[float], int, float]]
+
+
+def states() -> st.SearchStrategy[States]:
+    """Three action values, the data action, and the weight of the state's penalty."""
+
+    def entry(a: int, b: int, c: int, action: int, weight: int) -> tuple[Any, ...]:
+        return [REALS[a], REALS[b], REALS[c]], action, REALS[weight]
+
+    return steps(entry, 256, 256, 256, 3, 256, min_size=1, max_size=4)
+
+
+@law(states=states(), shift=st.sampled_from((0.0, 1e6, -1e6)))
+# EmptyJackson/unifloral#7: ±0.5 at equal values, where the data action alone would give −1 and 0
+@example(states=[([0.0, 0.0, -2000.0], 0, 1.0)], shift=0.0)
+def test_slope_of_the_cql_penalty_is_softmax_less_onehot(
+    cql_discrete_penalty: Any, states: States, shift: float
+) -> None:
+    """The conservative penalty pushes all values down by their softmax and the data action up.
+
+    ∂/∂Q (log Σ exp Q − Q[a]) = softmax(Q) − onehot(a), each state by its own weight.
+    """
+    q_values, actions, weights = map(list, zip(*states, strict=True))
+    shifted = np.array(q_values) + shift
+    got = cql_discrete_penalty.gradient(shifted, actions, wrt="q_values", weights=weights)
+    truth = np.exp(stable_log_softmax(shifted)) - np.eye(3)[actions]
+    scale = np.array(weights)[:, np.newaxis]
+    assert_close(got, scale * truth, terms=2 * np.abs(scale), factor=16)
+
+
+@law(states=states())
+def test_slopes_of_the_cql_penalty_add_up_to_nothing(
+    cql_discrete_penalty: Any, states: States
+) -> None:
+    """The penalty moves values against each other: its gradient in a state sums to 0.
+
+    It is shift invariant. It vanishes where the data action dominates.
+    """
+    for row, action, _ in states:
+        got = np.asarray(cql_discrete_penalty.gradient(row, action, wrt="q_values"))
+        assert_close(got.sum(), 0.0, terms=2.0)
+        row[action] = max(row) + 1000.0
+        got = cql_discrete_penalty.gradient(row, action, wrt="q_values")
+        assert_close(got, np.zeros(3), terms=1.0)
+
+
+@law(differences=reals(min_size=1, max_size=6), expectile=st.sampled_from((0.5, 0.7, 0.9, 0.01)))
+@example(differences=[2.0, -2.0], expectile=0.7)
+def test_slope_of_the_expectile_loss_is_the_weighted_difference(
+    expectile_loss: Any, differences: list[float], expectile: float
+) -> None:
+    """The expectile loss pulls by τ from above and by 1 − τ from below, averaged.
+
+    ∂/∂u_i mean |τ − 1[u < 0]| u² = 2 |τ − 1[u_i < 0]| u_i / N.
+    """
+    got = expectile_loss.gradient(differences, expectile, wrt="differences")
+    u = np.array(differences)
+    truth = 2 * np.where(u < 0, 1 - expectile, expectile) * u / len(u)
+    assert_close(got, truth, terms=np.abs(truth))
+
+
+@law(pairs=steps(lambda u, w: (REALS[u], REALS[w]), 256, 256, min_size=1, max_size=6))
+def test_slopes_of_expectile_terms_stay_apart(
+    expectile_loss: Any, pairs: list[tuple[float, float]]
+) -> None:
+    """Without a reduction, each difference gets the gradient of its own term alone."""
+    differences, weights = map(list, zip(*pairs, strict=True))
+    got = expectile_loss.gradient(
+        differences, 0.7, reduction="none", wrt="differences", weights=weights
+    )
+    u = np.array(differences)
+    truth = np.array(weights) * 2 * np.where(u < 0, 1 - 0.7, 0.7) * u
+    assert_close(got, truth, terms=np.abs(truth))
+
+
+@law(advantages=reals(min_size=1, max_size=6))
+def test_advantage_weights_are_constants(
+    iql_advantage_weights: Any, advantages: list[float]
+) -> None:
+    """No gradient flows through a weight of the policy's loss into the critics."""
+    got = iql_advantage_weights.gradient(advantages, wrt="advantages")
+    assert_same(got, np.zeros(len(advantages)))
