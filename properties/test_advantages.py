@@ -26,6 +26,7 @@ from rlcheck.grading.laws import law
 
 from .strategies import (
     DISCOUNTS,
+    FORMS,
     REALS,
     WHOLE,
     Refusal,
@@ -411,6 +412,8 @@ def whispers() -> st.SearchStrategy[Whisper]:
 
 LATE_DISCOUNTS = (0.9, 0.99, 0.5, 1.0)  # their powers stay above the smallest floats
 
+INTEGERS = FORMS[3]  # arrays of int64
+HALVES = [(1, 0, 1, 0, 0), (3, 1, 5, 0, 0)]
 WHOLE_STEPS = steps(
     lambda e, r, v, w: (WHOLE[r], WHOLE[v], WHOLE[w], *ENDINGS[max(e - 2, 0)]),
     *(6, 10, 10, 10),
@@ -567,6 +570,7 @@ def test_advantages_overflow_only_where_they_are_beyond_float64(generalized_adva
 
 
 @law(rows=WHOLE_STEPS, form=forms(), twice=st.booleans(), lam=st.sampled_from((0.5, 1)))
+@example(rows=HALVES, form=INTEGERS, twice=True, lam=0.5)
 def test_advantages_read_any_array_and_leave_it_alone(
     generalized_advantages, rows, form, twice, lam
 ):
@@ -749,6 +753,7 @@ def test_lambda_returns_overflow_only_where_they_are_beyond_float64(lambda_retur
 
 @law(rows=WHOLE_STEPS, form=forms(), twice=st.booleans(), gamma=st.sampled_from((0.5, 1, 0)))
 @example(rows=[], form=list, twice=False, gamma=0)
+@example(rows=HALVES, form=INTEGERS, twice=True, gamma=0.5)
 def test_lambda_returns_read_any_array_and_leave_it_alone(lambda_returns, rows, form, twice, gamma):
     """Lists, tuples, integers and float32 give the values of float64, and stay as they were."""
     stream = _stream(rows, gamma, 0.5)
@@ -1081,6 +1086,7 @@ def test_masked_advantages_overflow_only_where_they_are_beyond_float64(
     twice=st.booleans(),
     gamma=st.sampled_from((0.5, 1, 0)),
 )
+@example(tokens=[(1, 0, 1), (3, 0, 1)], form=INTEGERS, twice=True, gamma=0.5)
 def test_masked_advantages_read_any_array_and_leave_it_alone(
     masked_advantages, tokens, form, twice, gamma
 ):
