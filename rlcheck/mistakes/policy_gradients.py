@@ -257,12 +257,8 @@ def rounds_the_old_policy(new_logprobs, old_logprobs, mask, *, level="token"):
     return reference.importance_ratios(new_logprobs, rounded, mask, level=level)
 
 
-@mistake(
-    "importance_ratios",
-    "squares the ratio: the weight of the old policy over the sampler uses the current one",
-    report="THUDM/slime#179",
-)
-def weighs_by_the_current_policy(new_logprobs, old_logprobs, mask, *, level="token"):
+@mistake("importance_ratios", "squares the ratio: it weighs by it once more")
+def squares_the_ratio(new_logprobs, old_logprobs, mask, *, level="token"):
     with np.errstate(over="ignore"):
         return reference.importance_ratios(new_logprobs, old_logprobs, mask, level=level) ** 2
 
