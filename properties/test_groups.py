@@ -267,7 +267,7 @@ ID_STYLES: tuple[tuple[Hashable, ...], ...] = (
     (0, 1, 2, 3),
     ("a", "b", "c", "d"),
     (7, -3, 10**9, 2),
-    (0.5, 0.25, -1.5, 3.0),
+    (0.5, 0.25, -0.75, 0.125),
     ("prompt 1", "prompt 10", "prompt", ""),
     ("1", "01", "1.0", " 1"),  # texts, not numbers
     (2**24, 2**24 + 1, 2**53 + 1, 2**53),  # beyond what single and double precision tell apart
