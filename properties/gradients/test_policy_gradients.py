@@ -179,6 +179,13 @@ def expected_weights(mask: Any, mode: str, max_length: int) -> Any:
     mode="token-mean",
     max_length=1,
 )
+# a row without tokens has no share in the mean of means
+@example(
+    batch=Batch(np.array([[1.0], [2.0]]), None, np.array([[1], [0]]), None),
+    hidden=2.0,
+    mode="seq-mean-token-mean",
+    max_length=1,
+)
 # huggingface/trl#3248, verl-project/verl#782: a mask of zeros gives a gradient of 0, not NaN
 @example(
     batch=Batch(np.array([[1.0, 2.0]]), None, np.array([[0, 0]]), None),

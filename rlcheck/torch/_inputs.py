@@ -109,3 +109,8 @@ def logit_rows(name: str, logits: Tensor, axis: int) -> None:
 def is_coarse(value: Any) -> bool:
     """Whether an array or tensor came in single precision or less."""
     return str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
+
+
+def within(like: Tensor, bound: float) -> float:
+    """A bound, lowered to the largest number that the dtype of `like` holds."""
+    return min(bound, torch.finfo(like.dtype).max)

@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from rlcheck._inputs import choice, scalar
-from rlcheck.torch._inputs import check_values, index_tensor, real_tensors, refuse_where
+from rlcheck.torch._inputs import (
+    check_values,
+    index_tensor,
+    real_tensors,
+    refuse_where,
+    within,
+)
 
 __all__ = [
     "behavior_support_mask",
@@ -103,8 +109,8 @@ def iql_advantage_weights(advantages: Any, beta: float = 3.0, max_weight: float 
         raise ValueError(f"beta is {beta}; it must be ≥ 0")
     if max_weight <= 0:
         raise ValueError(f"max_weight is {max_weight}; it must be > 0")
-    exponent = (beta * advantages).clamp(max=math.log(max_weight) + 1.0)
-    return exponent.exp().clamp(max=max_weight)
+    bound = within(advantages, max_weight)
+    return (beta * advantages).clamp(max=math.log(bound) + 1.0).exp().clamp(max=bound)
 
 
 @torch.no_grad()

@@ -7,7 +7,14 @@ from torch import Tensor
 
 from rlcheck._inputs import choice, integer, scalar
 from rlcheck.policy_gradients import MODES
-from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors, refuse_where
+from rlcheck.torch._inputs import (
+    check_shape,
+    check_values,
+    flag_tensor,
+    real_tensors,
+    refuse_where,
+    within,
+)
 from rlcheck.torch._ops import safe_exp
 
 __all__ = ["aggregate_token_losses", "clipped_policy_terms", "importance_ratios"]
@@ -36,8 +43,8 @@ def importance_ratios(
         ValueError: as `rlcheck.importance_ratios`.
     """
     new, old = real_tensors(new_logprobs=new_logprobs, old_logprobs=old_logprobs)
-    if new.ndim == 0:
-        raise ValueError("new_logprobs is a scalar; it must have an axis of tokens")
+    if new.ndim != 2:
+        raise ValueError(f"new_logprobs has shape {tuple(new.shape)}; it must be a matrix")
     check_shape("old_logprobs", old, new.shape)
     active = flag_tensor("mask", mask, new)
     wrong = new.isnan() | (new == torch.inf)
@@ -91,7 +98,8 @@ def clipped_policy_terms(
     if bound <= 1.0:
         raise ValueError(f"dual_clip is {bound}; it must be > 1")
     # The surrogate follows the ratio up to 1 + high where A ≥ 0, from 1 − low on where A < 0.
-    up, down = ratios.clamp(max=1.0 + high), ratios.clamp(min=1.0 - low, max=bound)
+    up = ratios.clamp(max=within(ratios, 1.0 + high))
+    down = ratios.clamp(min=1.0 - low, max=bound if bound == torch.inf else within(ratios, bound))
     return 0.0 - torch.where(advantages < 0, down, up) * advantages  # not −0.0
 
 
