@@ -33,9 +33,9 @@ __all__ = [
     "stable_log_softmax",
 ]
 
-# Logits that are worked on at a time. On a CPU they stay in its caches, in float64 too; elsewhere
-# a block must be large enough to keep the device busy.
-CPU_BLOCK, BLOCK = 2**19, 2**22
+# Logits that are worked on at a time, in float64 at worst. One thread is fastest within its cache;
+# several, or a device, need more to do between their barriers.
+SMALL_BLOCK, BLOCK = 2**20, 2**22
 
 
 class ResponseLogprobs(NamedTuple):
@@ -112,7 +112,7 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
     refuse_where("input_ids", ids, mask & ~known, f"in [0, {vocabulary}) under the mask")
     targets = torch.full_like(ids, -1)
     targets[:, :-1] = torch.where(known, ids, -1)[:, 1:]  # the last logits score nothing
-    scores = _token_logprobs(logits, targets)[0][:, :-1]
+    scores = _token_logprobs(logits, targets)[:, :-1]
     active = mask[:, 1:]
     _refuse_rows(logits, active & scores.isnan())
     selected = torch.where(active, scores, scores.detach())
@@ -120,87 +120,77 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
 
 
 @torch.library.custom_op("rlcheck::token_logprobs", mutates_args=())
-def _token_logprobs(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log softmax(logits[b, t])[targets[b, t]], with max x and Σ exp(x − max x): float64 [B, L].
+def _token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
+    """[B, L] float64 log softmax(logits[b, t]) at targets[b, t].
 
     NaN where the target is negative, or the row of logits has no log-softmax.
     """
-    scores, tops, totals = (
-        torch.full_like(targets, torch.nan, dtype=torch.float64) for _ in range(3)
-    )
-    for rows, ids, score, top, total in _blocks(logits, targets, scores, tops, totals):
+    scores = torch.full_like(targets, torch.nan, dtype=torch.float64)
+    size = _rows_of_a_block(logits)
+    space = logits.new_empty((size, logits.shape[2]), dtype=torch.float64)
+    for rows, ids, score in _blocks(size, logits, targets, scores):
         known = ids >= 0  # [n]
-        if not known.any():
-            continue
-        top.copy_(rows.amax(1))
-        total.zero_()
-        for part in torch.split(rows, _block(rows), dim=1):
-            below = part.to(torch.float64, copy=True).sub_(top.unsqueeze(1))  # [n, v]
-            total += below.exp_().sum(1)
-        taken = rows.gather(1, ids.clamp(min=0).unsqueeze(1)).squeeze(1)
-        score.copy_(torch.where(known & top.isfinite(), (taken - top) - total.log(), torch.nan))
-    return scores, tops, totals
+        if known.any():
+            logprobs = space[: len(rows)].copy_(rows)  # [n, V]
+            torch.log_softmax(logprobs, 1, out=logprobs)
+            taken = logprobs.gather(1, ids.clamp(min=0).unsqueeze(1)).squeeze(1)
+            score.copy_(torch.where(known, taken, torch.nan))
+    return scores
 
 
 @torch.library.custom_op("rlcheck::token_logprobs_backward", mutates_args=())
 def _token_logprobs_backward(
-    grads: Tensor, logits: Tensor, targets: Tensor, scores: Tensor, tops: Tensor, totals: Tensor
+    grads: Tensor, logits: Tensor, targets: Tensor, scores: Tensor
 ) -> Tensor:
     """g (onehot − softmax), [B, L, V], in the dtype of the logits; 0 in each row where g is 0."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    working = torch.promote_types(logits.dtype, torch.float32)
-    for rows, out, ids, g, score, top, total in _blocks(
-        logits, gradient, targets, grads, scores, tops, totals
-    ):
+    half = logits.dtype.itemsize < 4
+    size = _rows_of_a_block(logits)
+    for rows, out, ids, g, score in _blocks(size, logits, gradient, targets, grads, scores):
         wanted = g != 0  # [n]
         if not wanted.any():
             out.zero_()
             continue
-        top, factor = top.to(working).unsqueeze(1), (-g / total).to(working).unsqueeze(1)
-        pieces = (torch.split(x, _block(rows), dim=1) for x in (rows, out))
-        for part, share in zip(*pieces, strict=True):
-            if part.dtype == working:
-                torch.sub(part, top, out=share).exp_().mul_(factor)
-            else:
-                share.copy_(part.to(working).sub_(top).exp_().mul_(factor))
-        # 1 − p is −expm1(log p), which does not cancel at p near 1.
-        chosen = (-g * score.expm1()).to(out.dtype)
-        out.scatter_(1, ids.clamp(min=0).unsqueeze(1), chosen.unsqueeze(1))
+        softmax = rows.float().softmax(1) if half else torch.softmax(rows, 1, out=out)
+        # Over a large vocabulary float32 softmax adds up to 1 ± 3e-5; each entry is better.
+        factor = (-g / softmax.sum(1)).to(softmax.dtype)
+        out.copy_(softmax.mul_(factor.unsqueeze(1)))
+        chosen = -g * score.expm1()  # 1 − p, without cancellation at p near 1
+        out.scatter_(1, ids.clamp(min=0).unsqueeze(1), chosen.to(out.dtype).unsqueeze(1))
         if not wanted.all():
             out.masked_fill_(~wanted.unsqueeze(1), 0.0)
     return gradient
 
 
-def _block(logits: Tensor) -> int:
-    return CPU_BLOCK if logits.device.type == "cpu" else BLOCK
+def _rows_of_a_block(logits: Tensor) -> int:
+    alone = logits.device.type == "cpu" and torch.get_num_threads() == 1
+    return max(1, (SMALL_BLOCK if alone else BLOCK) // max(1, logits.shape[2]))
 
 
-def _blocks(logits: Tensor, *aligned: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Views of n rows [n, V] of the logits, and of the n entries of each tensor beside them."""
+def _blocks(size: int, logits: Tensor, *aligned: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Views of n ≤ size rows [n, V] or [n] of every tensor [B, L, V] or [B, L]."""
     tensors = (logits, *aligned)
     flat = logits.is_contiguous()  # otherwise flatten would copy them
     sheets = [[x.flatten(0, 1) for x in tensors]] if flat else zip(*tensors, strict=True)
-    rows = max(1, _block(logits) // max(1, logits.shape[2]))
     for sheet in sheets:
-        yield from zip(*(x.split(rows) for x in sheet), strict=True)
+        yield from zip(*(torch.split(x, size) for x in sheet), strict=True)
 
 
 @_token_logprobs.register_fake
-def _(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    scores, tops, totals = (torch.empty_like(targets, dtype=torch.float64) for _ in range(3))
-    return scores, tops, totals
+def _(logits: Tensor, targets: Tensor) -> Tensor:
+    return torch.empty_like(targets, dtype=torch.float64)
 
 
 @_token_logprobs_backward.register_fake
-def _(grads: Tensor, logits: Tensor, *_: Tensor) -> Tensor:
+def _(grads: Tensor, logits: Tensor, targets: Tensor, scores: Tensor) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs, *output)
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs, output)
 
 
-def _differentiate(ctx: Any, grads: Tensor, *_: Tensor) -> tuple[Tensor, None]:
+def _differentiate(ctx: Any, grads: Tensor) -> tuple[Tensor, None]:
     return _token_logprobs_backward(grads, *ctx.saved_tensors), None
 
 
