@@ -311,7 +311,7 @@ def rollouts(
         *(len(rewards), 4, 4),
         max_size=max_size,
     )
-    return st.tuples(rows, st.sampled_from(ID_STYLES)).map(
+    return st.tuples(rows, evenly(len(ID_STYLES)).map(ID_STYLES.__getitem__)).map(
         lambda drawn: Rollouts(
             [reward for reward, _, _ in drawn[0]],
             [drawn[1][group] for _, group, _ in drawn[0]],

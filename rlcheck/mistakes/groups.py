@@ -557,7 +557,8 @@ def rescaled(rewards, group_ids, options, deviation):
 @mistake("group_advantages", "takes the batch's deviation of centred rewards, not of raw ones")
 def whitens_centred_rewards(rewards, group_ids, **options):
     def deviation(x, groups, ddof):
-        return np.std(reference.group_advantages(x, group_ids, scale="none"), ddof=ddof)
+        centred = reference.group_advantages(x, group_ids, scale="none")
+        return spread_of(centred, centred, "batch", ddof)
 
     return rescaled(rewards, group_ids, options, deviation)
 
