@@ -365,10 +365,11 @@ def test_sequence_ratio_to_the_power_of_its_length_is_that_of_the_whole(importan
     whole = logprobs.sequence_logprob_ratio(new, old, batch.mask)
     count = batch.mask.sum(axis=1)
     fits = [b for b in np.flatnonzero(count) if 1e-280 < whole[b] < 1e280]
-    got = floats(importance_ratios(new, old, batch.mask, level="sequence"), shape=batch.shape)
+    answer = importance_ratios(new, old, batch.mask, level="sequence")
+    got = floats(answer, shape=batch.shape)
     first = got[fits, batch.mask[fits].argmax(axis=1)] ** count[fits]
     scale = WIDEST**2 * sequence_sizes(batch)[fits, 0]
-    assert_close(first, whole[fits], terms=whole[fits], factor=scale)
+    assert_close(first, whole[fits], terms=whole[fits], factor=scale, of=[answer])
 
 
 def weights() -> st.SearchStrategy[list[list[tuple[int, int]]]]:
@@ -962,12 +963,13 @@ def test_the_modes_agree_about_rows_of_one_length(aggregate_token_losses, batch,
     full = Batch(batch.columns, np.ones(batch.shape, dtype=np.int64))
     names = (*MODES[:3], MODES[3], MODES[3])
     lengths = (None, None, None, full.shape[1], length)
-    means, rows, sums, norm, scaled = (
-        number(Mode(name, n).of(aggregate_token_losses, full))
+    answers = [
+        Mode(name, n).of(aggregate_token_losses, full)
         for name, n in zip(names, lengths, strict=True)
-    )
+    ]
+    means, rows, sums, norm, scaled = map(number, answers)
     n, scale = full.shape[1], 2.0 * Mode(MODES[2]).scale(full)
-    assert_close([rows, norm, sums / n, scaled * length / n], [means] * 4, terms=scale)
+    assert_close([rows, norm, sums / n, scaled * length / n], [means] * 4, terms=scale, of=answers)
 
 
 @law(loss=st.sampled_from((HUGE, -HUGE, 1e-300)), mode=modes(), count=st.integers(1, 3))

@@ -106,6 +106,7 @@ def assert_close(
     count: int = 1,
     factor: Any = 1.0,
     slack: float = 0.0,
+    of: Sequence[Any] = (),
 ) -> None:
     """|got − expected| ≤ max(64, 2·count) · ε · factor · terms + slack, entry by entry.
 
@@ -118,13 +119,14 @@ def assert_close(
         factor: 1 + Σ|terms| for the exponential of a sum, whose own size goes into `terms`; apart
             from it, because their product may be beyond float64.
         slack: an absolute error allowed besides, for what the law says it is.
+        of: the answers that the law computed `got` from, whose precision then counts.
 
     ε is that of the answer: float32 answers are judged as float32, coarser ones too.
     """
     __tracebackhide__ = True
     truth = np.asarray(expected, dtype=np.float64)
     array = numbers(got, shape=truth.shape)
-    single = array.dtype.kind == "f" and array.dtype.itemsize < 8
+    single = any(_is_single(answer) for answer in (array, *map(numbers, of)))
     epsilon = float(np.finfo(np.float32 if single else np.float64).eps)
     with np.errstate(all="ignore"):
         scale = np.where(np.isfinite(terms), terms, np.finfo(np.float64).max)
@@ -137,6 +139,10 @@ def assert_close(
     if not np.all(good):
         shown = np.broadcast_to(allowed, truth.shape)
         raise Mismatch("the answer is off", expected=_tidy(truth), got=got, allowed=_tidy(shown))
+
+
+def _is_single(array: NDArray[Any]) -> bool:
+    return array.dtype.kind == "f" and array.dtype.itemsize < 8
 
 
 def assert_same(got: Any, expected: Any) -> None:
