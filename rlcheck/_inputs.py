@@ -5,7 +5,6 @@ views that nobody writes to, so that a caller's data is never modified.
 """
 
 from collections.abc import Mapping
-from math import isfinite
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
@@ -127,8 +126,8 @@ def vector(
 
 def scalar(name: str, value: Any, *, allow: Allowed = "finite") -> float:
     """A float; an array of one entry is refused unless it has no axes."""
-    if type(value) is float and isfinite(value):
-        return value
+    if type(value) in (float, int) and abs(value) < 2**53:
+        return float(value)
     return float(real_array(name, value, ndim=0, allow=allow))
 
 

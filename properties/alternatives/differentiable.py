@@ -424,6 +424,18 @@ def iql_advantage_weights(advantages: Any, beta: float = 3.0, max_weight: float 
     return weights.to(advantages.dtype)
 
 
+def behavior_support_mask(probabilities: Any, threshold_ratio: float) -> Tensor:
+    probabilities = _numbers(probabilities, "probabilities").detach()
+    if probabilities.ndim == 0 or probabilities.shape[-1] == 0:
+        raise ValueError(f"probabilities has shape {tuple(probabilities.shape)}: no action")
+    _finite(probabilities, "probabilities")
+    _refuse(probabilities < 0, probabilities, "probabilities", "must not be negative")
+    ratio = _unit(threshold_ratio, "threshold_ratio")
+    most = probabilities.max(dim=-1, keepdim=True).values
+    _refuse(most == 0, most, "probabilities", "must not be 0 for every action")
+    return probabilities / most >= ratio
+
+
 # Advantages along time
 
 

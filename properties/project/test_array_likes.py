@@ -41,6 +41,21 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "expectile_loss": (([1, -2, 3],), {}),
     "iql_advantage_weights": (([1, -2, 0],), {}),
     "behavior_support_mask": (([0.5, 0.25, 0.25], 0.75), {}),
+    "generalized_advantages": (
+        ([1, 0, 2], [3, 1, 4], [1, 5, 9], 0.5, 0.5),
+        {"terminated": [0, 1, 0], "truncated": [0, 0, 1]},
+    ),
+    "lambda_returns": (
+        ([1, 0, 2], [3, 1, 4], [1, 5, 9], 0.5, 0.5),
+        {"terminated": [0, 1, 0], "truncated": [0, 0, 1]},
+    ),
+    "masked_advantages": (([1, 0, 2], [3, 1, 4], [1, 0, 1], 0.5, 0.5), {}),
+    "group_advantages": (([1, 0, 2], [7, 7, 9]), {"valid": [1, 1, 0]}),
+    "leave_one_out_advantages": (([1, 0, 2], [7, 7, 7]), {}),
+    "importance_ratios": (([[-1, -2], [0, -3]], [[-2, -1], [0, -1]], [[1, 1], [0, 1]]), {}),
+    "clipped_policy_terms": (([1, 0, 2], [3, -1, -4]), {"dual_clip": 3}),
+    "aggregate_token_losses": (([[1, 2], [4, 3]], [[1, 1], [0, 1]], "token-mean"), {}),
+    "kl_penalty_terms": (([-1, -2, 0], [-2, -1, 0], "k3"), {}),
 }
 WITHOUT_ARRAYS = {
     "semantic_action_probability",

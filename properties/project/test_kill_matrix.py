@@ -1,12 +1,13 @@
 """Every mistake is killed, every law kills, and right implementations survive everything."""
 
 import importlib.util
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
-from rlcheck.catalogue import FUNCTIONS
+from rlcheck.catalogue import FUNCTIONS, TWINS
 from rlcheck.grading.calls import InProcess
 from rlcheck.grading.laws import laws_of, run
 from rlcheck.grading.power import gaps, kill_matrix
@@ -16,9 +17,24 @@ SEEDS = range(1, 11)
 FEW_EXAMPLES = 8  # beside the slow suite's ten seeds at the full number
 
 functions = pytest.mark.parametrize("function", FUNCTIONS)
+twins = pytest.mark.parametrize("function", sorted(TWINS))
+# Correct implementations written another way; those of the second row take and give tensors.
+ARRAYS = ("plain", "tensors", "rlcheck.torch")
+TENSORS = ("differentiable", "rlcheck.torch")
+values = pytest.mark.parametrize(
+    ("function", "right", "tensors"),
+    [(name, right, False) for name in FUNCTIONS for right in ARRAYS[: 3 if name in TWINS else 2]]
+    + [(name, "differentiable", True) for name in sorted(TWINS)],
+)
+slopes = pytest.mark.parametrize(
+    ("function", "right"), [(name, right) for name in sorted(TWINS) for right in TENSORS]
+)
 
 
-def alternative(name: str) -> ModuleType:
+def implementation(name: str) -> Any:
+    """A module of the package, or one of the alternatives beside the laws."""
+    if name.startswith("rlcheck."):
+        return import_module(name)
     spec = importlib.util.spec_from_file_location(name, ALTERNATIVES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -27,10 +43,10 @@ def alternative(name: str) -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="session", params=["plain", "tensors"])
-def right(request: pytest.FixtureRequest) -> ModuleType:
-    """A correct implementation written another way."""
-    return alternative(request.param)
+@pytest.fixture(scope="session")
+def implementations() -> dict[str, Any]:
+    """Loaded once."""
+    return {name: implementation(name) for name in {*ARRAYS, *TENSORS}}
 
 
 @pytest.fixture(scope="session")
@@ -39,17 +55,46 @@ def drawn_seed(pytestconfig: pytest.Config) -> int:
     return int(pytestconfig.getoption("--hypothesis-seed"))
 
 
+def assert_survives(
+    function: str,
+    right: Any,
+    seed: int,
+    *,
+    tensors: bool,
+    gradients: bool = False,
+    **options: int,
+) -> None:
+    """The implementation holds every law of the function's values, or of its gradients."""
+    transport = InProcess({function: getattr(right, function)}, tensors=tensors)
+    for law in laws_of(FUNCTIONS[function], gradients=gradients):
+        verdict = run(law, transport, random_seed=seed, **options)
+        assert verdict.holds, (seed, law.id, verdict.message, verdict.counterexample)
+
+
 @functions
 def test_every_mistake_is_killed_and_every_law_kills(function: str, drawn_seed: int) -> None:
     assert gaps(function, drawn_seed) == []
 
 
-@functions
-def test_right_implementations_survive(function: str, right: ModuleType, drawn_seed: int) -> None:
-    transport = InProcess({function: getattr(right, function)})
-    for law in laws_of(FUNCTIONS[function]):
-        verdict = run(law, transport, random_seed=drawn_seed, examples=FEW_EXAMPLES)
-        assert verdict.holds, (law.id, verdict.message, verdict.counterexample)
+@twins
+def test_every_mistake_in_a_gradient_is_killed(function: str, drawn_seed: int) -> None:
+    assert gaps(function, drawn_seed, gradients=True) == []
+
+
+@values
+def test_right_implementations_survive(
+    function: str, right: str, tensors: bool, implementations: dict[str, Any], drawn_seed: int
+) -> None:
+    module = implementations[right]
+    assert_survives(function, module, drawn_seed, tensors=tensors, examples=FEW_EXAMPLES)
+
+
+@slopes
+def test_right_gradients_survive(
+    function: str, right: str, implementations: dict[str, Any], drawn_seed: int
+) -> None:
+    module, few = implementations[right], FEW_EXAMPLES
+    assert_survives(function, module, drawn_seed, tensors=True, gradients=True, examples=few)
 
 
 def test_the_quick_check_agrees_with_the_whole_matrix(drawn_seed: int) -> None:
@@ -67,10 +112,25 @@ def test_the_kill_matrix_holds_at_ten_seeds(function: str) -> None:
 
 
 @pytest.mark.slow
-@functions
-def test_right_implementations_survive_ten_seeds(function: str, right: ModuleType) -> None:
-    transport = InProcess({function: getattr(right, function)})
+@twins
+def test_the_kill_matrix_of_gradients_holds_at_ten_seeds(function: str) -> None:
+    found = {seed: gaps(function, seed, gradients=True) for seed in SEEDS}
+    assert found == {seed: [] for seed in SEEDS}
+
+
+@pytest.mark.slow
+@values
+def test_right_implementations_survive_ten_seeds(
+    function: str, right: str, tensors: bool, implementations: dict[str, Any]
+) -> None:
     for seed in SEEDS:
-        for law in laws_of(FUNCTIONS[function]):
-            verdict = run(law, transport, random_seed=seed)
-            assert verdict.holds, (seed, law.id, verdict.message, verdict.counterexample)
+        assert_survives(function, implementations[right], seed, tensors=tensors)
+
+
+@pytest.mark.slow
+@slopes
+def test_right_gradients_survive_ten_seeds(
+    function: str, right: str, implementations: dict[str, Any]
+) -> None:
+    for seed in SEEDS:
+        assert_survives(function, implementations[right], seed, tensors=True, gradients=True)

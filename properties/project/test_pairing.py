@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 import rlcheck
-from rlcheck.catalogue import FUNCTIONS, MODULES, Function
+from rlcheck.catalogue import FUNCTIONS, MODULES, TWINS, Function
 from rlcheck.grading.laws import laws_of
 from rlcheck.mistakes import mistakes_of
 
 ROOT = Path(__file__).parents[2]
 functions = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda f: f.name)
+twins = pytest.mark.parametrize("name", sorted(TWINS))
+TWIN_MODULES = {FUNCTIONS[name].module for name in TWINS}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -27,6 +29,39 @@ def test_no_twin_is_without_its_module() -> None:
     laws = {p.stem.removeprefix("test_") for p in (ROOT / "properties").glob("test_*.py")}
     assert twins - {"__init__", "registry"} == set(MODULES)
     assert laws == set(MODULES)
+
+
+def test_a_module_of_twins_has_its_own_twins() -> None:
+    for folder, prefix in (
+        ("rlcheck/torch", ""),
+        ("rlcheck/mistakes/gradients", ""),
+        ("properties/gradients", "test_"),
+    ):
+        found = {p.stem for p in (ROOT / folder).glob(f"{prefix}*.py")}
+        assert {n.removeprefix(prefix) for n in found if not n.startswith("_")} == TWIN_MODULES
+
+
+@twins
+def test_a_twin_is_documented(name: str) -> None:
+    doc = inspect.getdoc(FUNCTIONS[name].twin()) or ""
+    assert doc.splitlines()[0].endswith(".")
+    for section in ("Args:", "Returns:", "Raises"):
+        assert section in doc, section
+    arguments = doc.partition("Args:")[2].partition("Returns:")[0]
+    for parameter in inspect.signature(FUNCTIONS[name].twin()).parameters:
+        assert parameter in arguments, parameter
+
+
+@twins
+def test_a_twin_has_laws_and_mistakes_of_its_gradients(name: str) -> None:
+    answers_with_booleans = name == "behavior_support_mask"
+    laws = laws_of(FUNCTIONS[name], gradients=True)
+    mistakes = mistakes_of(name, gradients=True)
+    assert bool(laws) is not answers_with_booleans
+    assert (len(mistakes) >= 2) is not answers_with_booleans
+    assert all(law.sentence.endswith(".") and len(law.sentence) <= 200 for law in laws)
+    assert all(mistake.of_gradients for mistake in mistakes)
+    assert not any(mistake.of_gradients for mistake in mistakes_of(name))
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -81,5 +116,10 @@ def test_the_catalogue_of_mistakes_is_large() -> None:
 
 
 def test_law_ids_are_unique() -> None:
-    ids = [law.id for function in FUNCTIONS.values() for law in laws_of(function)]
+    ids = [
+        law.id
+        for function in FUNCTIONS.values()
+        for gradients in (False, True)
+        for law in laws_of(function, gradients=gradients)
+    ]
     assert len(set(ids)) == len(ids)

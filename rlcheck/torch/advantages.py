@@ -171,13 +171,21 @@ def _from_the_end(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
 def scan(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
     """[N] A_t = δ_t + c (1 − end_t) A_{t+1}, with A_N = 0; one operator for `torch.compile`.
 
-    On a CPU by the reference's sum in float64. Elsewhere the stream is cut into √N pieces that
-    are summed side by side, each together with the factor that carries what comes after it.
+    On a CPU by the reference's sum, in float64.
     """
-    if deltas.device.type == "cpu":
-        total = deltas.to(torch.float64, copy=True)
-        sum_from_the_end(total.numpy(), ends.numpy(), decay)
-        return total.to(deltas.dtype)
+    if deltas.device.type != "cpu":
+        return side_by_side(deltas, ends, decay)
+    total = deltas.to(torch.float64, copy=True)
+    sum_from_the_end(total.numpy(), ends.numpy(), decay)
+    return total.to(deltas.dtype)
+
+
+def side_by_side(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
+    """The same sum in √N steps, for devices that do many things at once.
+
+    The stream is cut into √N pieces, each summed together with the factor that carries what
+    comes after it; the pieces are then joined from the last to the first.
+    """
     count = deltas.shape[0]
     length = max(math.isqrt(count), 1)
     pieces = -(-count // length)

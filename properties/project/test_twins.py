@@ -1,0 +1,134 @@
+"""The twins in PyTorch: same signatures, same values in float32 too, clean under torch.compile."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import rlcheck
+import rlcheck.torch
+from rlcheck.catalogue import FUNCTIONS, TWINS
+from rlcheck.grading.calls import InProcess
+from rlcheck.grading.laws import laws_of, run
+from rlcheck.torch.advantages import scan, side_by_side
+
+from .test_array_likes import CALLS, converted
+
+pytestmark = pytest.mark.fast
+twins = pytest.mark.parametrize("name", sorted(TWINS))
+WITHOUT_GRADIENT = {
+    *("dqn_targets", "double_dqn_targets", "fqe_targets", "lambda_returns"),
+    *("iql_advantage_weights", "behavior_support_mask"),
+}
+
+
+def call(name: str, dtype: torch.dtype) -> tuple[list[Any], dict[str, Any]]:
+    """The call that `test_array_likes` makes, with tensors of numbers in the given dtype."""
+    args, kwargs = CALLS[name]
+    whole = {"input_ids", "action", "group_ids"}
+    names = list(inspect.signature(FUNCTIONS[name].reference()).parameters)
+
+    def tensor(parameter: str, value: Any) -> Any:
+        made = converted(value, torch.tensor)
+        keep = parameter in whole or not isinstance(made, torch.Tensor)
+        return made if keep else made.to(dtype)
+
+    return (
+        [tensor(*pair) for pair in zip(names, args, strict=False)],
+        {key: tensor(key, value) for key, value in kwargs.items()},
+    )
+
+
+def first(answer: Any) -> torch.Tensor:
+    """An answer's tensor of floats; of a record, the second to last that is one."""
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return next(part for part in parts if part.is_floating_point() or part.dtype == torch.bool)
+
+
+@twins
+def test_a_twin_has_the_signature_of_the_reference(name: str) -> None:
+    def shape(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert shape(getattr(rlcheck.torch, name)) == shape(getattr(rlcheck, name))
+
+
+def test_every_twin_is_exported() -> None:
+    assert set(rlcheck.torch.__all__) == TWINS
+
+
+@twins
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_a_twin_keeps_single_and_double_precision(name: str, dtype: torch.dtype) -> None:
+    args, kwargs = call(name, dtype)
+    got = first(getattr(rlcheck.torch, name)(*args, **kwargs))
+    due = torch.float64 if dtype == torch.float64 else torch.float32
+    assert got.dtype == (torch.bool if name == "behavior_support_mask" else due)
+    assert got.requires_grad is False
+
+
+@twins
+def test_a_twin_of_lists_is_the_reference(name: str) -> None:
+    args, kwargs = CALLS[name]
+    got = first(getattr(rlcheck.torch, name)(*args, **kwargs))
+    truth = getattr(rlcheck, name)(*args, **kwargs)
+    while isinstance(truth, tuple):
+        truth = next(part for part in truth if part.dtype.kind == "f")
+    truth = torch.tensor(truth, dtype=torch.bool if got.dtype == torch.bool else torch.float64)
+    torch.testing.assert_close(got, truth, rtol=1e-14, atol=1e-14, equal_nan=True)
+
+
+@twins
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_twin_compiles_without_a_break_in_its_graph(name: str) -> None:
+    args, kwargs = call(name, torch.float64)
+    leaf = args[0].requires_grad_()
+    twin = getattr(rlcheck.torch, name)
+    compiled = torch.compile(twin, fullgraph=True, backend="aot_eager")
+    answers = [first(function(*args, **kwargs)) for function in (twin, compiled)]
+    torch.testing.assert_close(*answers, equal_nan=True)
+    assert [answer.requires_grad for answer in answers] == [name not in WITHOUT_GRADIENT] * 2
+    if name not in WITHOUT_GRADIENT:
+        slopes = [torch.autograd.grad(answer.nansum(), leaf)[0] for answer in answers]
+        torch.testing.assert_close(*slopes)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 300])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.9])
+def test_both_sums_from_the_end_agree(count: int, rate: float) -> None:
+    generator = torch.Generator().manual_seed(count)
+    deltas = torch.randn(count, generator=generator, dtype=torch.float64)
+    ends = torch.rand(count, generator=generator) < rate
+    for decay in (0.0, 0.5, 1.0):
+        torch.testing.assert_close(side_by_side(deltas, ends, decay), scan(deltas, ends, decay))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_the_sum_from_the_end_can_be_differentiated_twice(rate: float) -> None:
+    ends = torch.rand(40, generator=torch.Generator().manual_seed(0)) < rate
+    deltas = torch.linspace(-1.0, 1.0, 40, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: scan(x, ends, 0.9), (deltas,))
+    assert torch.autograd.gradgradcheck(lambda x: scan(x, ends, 0.9), (deltas,))
+
+
+# Laws that draw, or expect, what single precision cannot hold.
+BEYOND_SINGLE_PRECISION = {
+    "advantages": ("overflow_only_where",),
+}
+
+
+def in_single_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, called with float32 tensors where it is given float64 ones."""
+
+    def single(value: Any) -> Any:
+        is_double = isinstance(value, torch.Tensor) and value.dtype == torch.float64
+        return value.to(torch.float32) if is_double else value
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*map(single, args), **{k: single(v) for k, v in kwargs.items()})
+
+    return called
