@@ -1,5 +1,6 @@
 """Which functions there are, in which module each lives, and in which part of the course."""
 
+import inspect
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -17,6 +18,11 @@ class Function:
     def reference(self) -> Any:
         """rlcheck's own implementation."""
         return getattr(import_module(f"rlcheck.{self.module}"), self.name)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its arguments, in order."""
+        return list(inspect.signature(self.reference()).parameters)
 
     @property
     def has_twin(self) -> bool:

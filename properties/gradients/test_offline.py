@@ -32,14 +32,15 @@ def test_slope_of_the_cql_penalty_is_softmax_less_onehot(
 ) -> None:
     """The conservative penalty pushes all values down by their softmax and the data action up.
 
-    ∂/∂Q (log Σ exp Q − Q[a]) = softmax(Q) − onehot(a), each state by its own weight.
+    ∂/∂Q (log Σ exp Q − Q[a]) = softmax(Q) − onehot(a), each state by its own weight; good to the
+    rounding of Q itself.
     """
     q_values, actions, weights = map(list, zip(*states, strict=True))
     shifted = np.array(q_values) + shift
     got = cql_discrete_penalty.gradient(shifted, actions, wrt="q_values", weights=weights)
     truth = np.exp(stable_log_softmax(shifted)) - np.eye(3)[actions]
     scale = np.array(weights)[:, np.newaxis]
-    assert_close(got, scale * truth, terms=2 * np.abs(scale), factor=16)
+    assert_close(got, scale * truth, terms=2 * np.abs(scale), factor=16 + abs(shift))
 
 
 @law(states=states())

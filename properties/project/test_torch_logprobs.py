@@ -103,6 +103,23 @@ def test_a_twin_compiles_without_a_break(name: str) -> None:
         torch.testing.assert_close(traced, eager)
 
 
+def test_one_graph_serves_every_shape() -> None:
+    call = torch.compile(
+        twins.causal_response_logprobs, fullgraph=True, backend="aot_eager", dynamic=True
+    )
+    for batch, length, vocabulary in ((2, 5, 7), (3, 4, 11)):
+        logits, ids = normal(batch, length, vocabulary), torch.ones(batch, length).long()
+        mask = torch.arange(length).expand(batch, length) > 0
+        expected = twins.causal_response_logprobs(logits, ids, mask).selected
+        torch.testing.assert_close(call(logits, ids, mask).selected, expected)
+
+
+def test_the_operator_keeps_the_promises_that_compilers_rely_on() -> None:
+    torch.library.opcheck(
+        twins._token_logprobs, (LOGITS.clone().requires_grad_(), torch.ones(2, 5).long())
+    )
+
+
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(
     ("dtype", "expected"),

@@ -6,7 +6,6 @@ the calls of the smallest failing example are the counterexample that a report p
 """
 
 import copy
-import inspect
 import traceback
 import warnings
 from collections import deque
@@ -236,8 +235,8 @@ class Graded:
         Of an answer that is a record, `field` says which tensor is meant. Only an implementation
         that answers with tensors has gradients; where none flows, the gradient is 0.
         """
-        names = list(inspect.signature(FUNCTIONS[self.function].reference()).parameters)
-        backward = Backward(wrt if wrt in kwargs else names.index(wrt), weights, field)
+        place = wrt if wrt in kwargs else FUNCTIONS[self.function].parameters.index(wrt)
+        backward = Backward(place, weights, field)
         return self._call(args, kwargs, watch=False, backward=backward).gradient
 
     def repeat(self, call: Call) -> Any:

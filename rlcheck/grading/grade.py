@@ -289,7 +289,8 @@ def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings
     if verdict.holds:
         return entry
     calls = verdict.counterexample
-    entry.counterexample = "\n".join(call_source(verdict.law.function, call) for call in calls)
+    function, tensors = FUNCTIONS[verdict.law.function], settings.tensors
+    entry.counterexample = "\n".join(call_source(function, c, tensors=tensors) for c in calls)
     entry.expected, entry.got = shown(verdict.expected), shown(verdict.got)
     entry.allowed = shown(verdict.allowed)
     entry.message, entry.frames = verdict.message, verdict.frames

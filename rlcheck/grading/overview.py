@@ -15,17 +15,28 @@ BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
 
 def overview() -> str:
     """A Markdown table, one row for each function and the totals last."""
-    rows = ["| part | function | laws | mistakes |", "|---|---|--:|--:|"]
-    laws = mistakes = 0
+    rows = [
+        "| part | function | laws | mistakes | laws of gradients | mistakes in gradients |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    totals = [0, 0, 0, 0]
     for course in COURSES:
         for function in FUNCTIONS.values():
             if function.course != course:
                 continue
-            counts = len(laws_of(function)), len(mistakes_of(function.name))
-            laws, mistakes = laws + counts[0], mistakes + counts[1]
-            place = f"{course} · {function.module}"
-            rows.append(f"| {place} | `{function.name}` | {counts[0]} | {counts[1]} |")
-    rows.append(f"| | **{len(FUNCTIONS)} functions** | **{laws}** | **{mistakes}** |")
+            counts = [
+                len(found)
+                for gradients in (False, True)
+                for found in (
+                    laws_of(function, gradients=gradients),
+                    mistakes_of(function.name, gradients=gradients),
+                )
+            ]
+            totals = [total + count for total, count in zip(totals, counts, strict=True)]
+            cells = " | ".join(str(count or "") for count in counts)
+            rows.append(f"| {course} · {function.module} | `{function.name}` | {cells} |")
+    cells = " | ".join(f"**{total}**" for total in totals)
+    rows.append(f"| | **{len(FUNCTIONS)} functions** | {cells} |")
     return "\n".join(rows)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcheck.catalogue import Function
 from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.wire import TableFunction
 
@@ -44,10 +45,50 @@ def _dtype(array: Any) -> str:
     return "bool_" if array.dtype == np.bool_ else str(array.dtype.name)
 
 
-def call_source(function: str, call: Call) -> str:
-    """`function(arguments)` as one line of Python, cut where it is very long."""
-    named = [f"{name}={source(value)}" for name, value in call.kwargs.items()]
-    return shorten(f"{function}({', '.join([*map(source, call.args), *named])})")
+def call_source(function: Function, call: Call, *, tensors: bool = False) -> str:
+    """The call as Python, given `import torch` where it takes tensors; cut where very long.
+
+    A gradient takes three lines: the argument, the answer, and its derivative.
+    """
+    write = tensor_source if tensors or call.backward else source
+    values = dict(zip(function.parameters, call.args, strict=False)) | call.kwargs
+    written = {name: write(value) for name, value in values.items()}
+    if call.backward is None:
+        return shorten(f"{function.name}({_arguments(written, len(call.args))})")
+    wrt = call.backward.wrt
+    leaf = function.parameters[wrt] if isinstance(wrt, int) else wrt
+    made = written[leaf].removesuffix(")") + ", requires_grad=True)"
+    if not written[leaf].startswith("torch.tensor("):
+        made = f"torch.tensor({written[leaf]}, dtype=torch.float64, requires_grad=True)"
+    written[leaf] = leaf
+    field = f".{call.backward.field}" if call.backward.field else ""
+    answer = f"answer = {function.name}({_arguments(written, len(call.args))}){field}"
+    weights = "torch.ones_like(answer)"
+    if call.backward.weights is not None:
+        weights = f"torch.tensor({source(np.asarray(call.backward.weights).tolist())})"
+    slope = f"torch.autograd.grad(answer, {leaf}, {weights}.to(answer))"
+    return "\n".join(map(shorten, (f"{leaf} = {made}", answer, slope)))
+
+
+def _arguments(written: dict[str, str], positional: int) -> str:
+    pairs = enumerate(written.items())
+    return ", ".join(text if i < positional else f"{name}={text}" for i, (name, text) in pairs)
+
+
+def tensor_source(value: Any) -> str:
+    """A value as it arrives with `--tensors`, as Python source, given `import torch`."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        return source(value)
+    if not isinstance(value, list | tuple | np.ndarray) or array.dtype.kind not in "biuf":
+        return source(value)
+    entries = source(array.tolist())
+    if 0 in array.shape and array.ndim > 1:
+        return f"torch.zeros({array.shape}, dtype=torch.{array.dtype.name})"
+    if array.dtype in (np.int64, np.bool_):
+        return f"torch.tensor({entries})"
+    return f"torch.tensor({entries}, dtype=torch.{array.dtype.name})"
 
 
 def shown(value: Any) -> str | None:

@@ -338,7 +338,7 @@ def turns_every_sign(rewards, group_ids, **options):
 @mistake(
     "group_advantages",
     "divides by the standard deviation of the others, which is 0 for the odd one",
-    report="NVIDIA-NeMo/RL#1518, NVIDIA-NeMo/RL#1519, NVIDIA-NeMo/RL#4161",
+    report="NVIDIA-NeMo/RL#1518, NVIDIA-NeMo/RL#1519",
 )
 def divides_by_the_deviation_of_the_others(rewards, group_ids, **options):
     def divide(centred, x, pool, scale, ddof, eps):

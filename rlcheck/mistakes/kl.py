@@ -126,7 +126,6 @@ def exponentiates_raw_logits(q_logits, p_logits, axis=-1):
 @mistake(
     "exact_kl_from_logits",
     "rounds log-probabilities to float32",
-    report="huggingface/trl#7084",
 )
 def rounds_to_single_precision(q_logits, p_logits, axis=-1):
     rounded = (x.astype(np.float32).astype(np.float64) for x in logs(q_logits, p_logits, axis))
@@ -294,7 +293,7 @@ def cancels_in_the_variance(p, q):
     return answer
 
 
-@mistake("kl_estimator_moments", "clamps the log-ratio to [−10, 10]", report="huggingface/trl#6637")
+@mistake("kl_estimator_moments", "clamps the log-ratio to [−10, 10]")
 def clamps_the_log_ratio(p, q):
     q, log_r, right = weighted(p, q)
     log_r = np.clip(log_r, -10.0, 10.0)
@@ -393,7 +392,6 @@ def clamps_k3(logprobs, ref_logprobs, estimator):
 @mistake(
     "kl_penalty_terms",
     "clamps the log-ratio to [−20, 20] before k3",
-    report="huggingface/trl#6637",
 )
 def clamps_the_exponent_of_k3(logprobs, ref_logprobs, estimator):
     x = log_ratio(logprobs, ref_logprobs, estimator)

@@ -138,7 +138,6 @@ def shifts_the_new_policy(new_logprobs, old_logprobs, mask, *, level="token"):
 @mistake(
     "importance_ratios",
     "decides token by token where a decision for the sequence is due",
-    report="THUDM/slime#1917",
 )
 def ignores_the_level(new_logprobs, old_logprobs, mask, *, level="token"):
     return _exp(*_log_ratios(new_logprobs, old_logprobs, mask, level))
