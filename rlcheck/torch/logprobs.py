@@ -35,7 +35,7 @@ __all__ = [
 
 # Logits that are worked on at a time, in float64 at worst. One thread is fastest within its cache;
 # several, or a device, need more to do between their barriers.
-SMALL_BLOCK, BLOCK = 2**20, 2**22
+SMALL_BLOCK, BLOCK = 2**20, 3 * 2**21
 
 
 class ResponseLogprobs(NamedTuple):
@@ -93,7 +93,7 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
         `selected` [B, L−1], NaN outside the mask where the id is unknown or the row of logits
         holds NaN, +inf or only −inf; and `shifted_mask` [B, L−1], booleans. The gradient of a
         response token is onehot − softmax; tokens outside the mask are constants, and rows that
-        predict no response token get exactly zero, whatever they hold.
+        predict no response token get exactly zero, whatever they hold. There is no second one.
 
     Raises:
         ValueError: the shapes disagree, the mask begins at t = 0, or under the mask an id lies
@@ -132,7 +132,7 @@ def _token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
         known = ids >= 0  # [n]
         if known.any():
             logprobs = space[: len(rows)].copy_(rows)  # [n, V]
-            torch.log_softmax(logprobs, 1, out=logprobs)
+            torch.log_softmax(logprobs, 1, out=logprobs)  # in place
             taken = logprobs.gather(1, ids.clamp(min=0).unsqueeze(1)).squeeze(1)
             score.copy_(torch.where(known, taken, torch.nan))
     return scores
@@ -163,8 +163,10 @@ def _token_logprobs_backward(
 
 
 def _rows_of_a_block(logits: Tensor) -> int:
+    batch, length, vocabulary = logits.shape
     alone = logits.device.type == "cpu" and torch.get_num_threads() == 1
-    return max(1, (SMALL_BLOCK if alone else BLOCK) // max(1, logits.shape[2]))
+    rows = (SMALL_BLOCK if alone else BLOCK) // max(1, vocabulary)
+    return max(1, min(rows, batch * length))
 
 
 def _blocks(size: int, logits: Tensor, *aligned: Tensor) -> Iterator[tuple[Tensor, ...]]:
