@@ -900,7 +900,7 @@ def tables_of_tokens() -> st.SearchStrategy[Transcripts]:
         rows = [_transcript(row, gamma, lam) for row in _folded(tokens, *shape)]
         return Transcripts(rows, shape[1], gamma, lam)
 
-    tokens = steps(_token, 2, 256, 256, min_size=2)
+    tokens = steps(_token, 2, 256, 256, min_size=1)
     return st.builds(fold, tokens, shapes(), discounts(), discounts())
 
 

@@ -32,7 +32,7 @@ def test_dqn_targets_are_constants(dqn_targets: Any, rows: Rows) -> None:
 
 
 @law(rows=rows(), wrt=st.sampled_from(("online_next_q", "target_next_q")))
-# ray-project/ray#64931: a target that an online network has a part in
+# a target that an online network has a part in
 @example(rows=[(1.0, 0, [2.0, 5.0], [1.0, 3.0])], wrt="target_next_q")
 def test_double_dqn_targets_are_constants(double_dqn_targets: Any, rows: Rows, wrt: str) -> None:
     """No gradient flows through a double target into either network's values."""

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+DRAWN = 400
+
 
 @functools.cache
 def _drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:
@@ -28,6 +30,6 @@ def _drawn(strategy: SearchStrategy[Any], count: int) -> list[Any]:
     return values
 
 
-def reaches(strategy: SearchStrategy[Any], corner: Callable[[Any], Any], *, of: int = 200) -> int:
+def reaches(strategy: SearchStrategy[Any], corner: Callable[[Any], Any], *, of: int = DRAWN) -> int:
     """How many of `of` drawn values lie in the corner; the same ones for each corner asked."""
     return sum(bool(corner(value)) for value in _drawn(strategy, of))

@@ -21,8 +21,6 @@ from rlcheck.grading.tensors import Backward
 
 from .test_plugin import ROOT, run_pytest
 
-pytestmark = pytest.mark.fast
-
 PENALTY = """
     import torch
 

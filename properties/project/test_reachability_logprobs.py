@@ -11,7 +11,7 @@ from rlcheck import causal_response_logprobs, decoding_distribution_with_order
 
 from .. import test_decoding, test_kl, test_logprobs
 from ..test_logprobs import Rescored, Responses, Scored, is_distribution
-from .reach import reaches
+from .reach import DRAWN, reaches
 
 inf = math.inf
 
@@ -158,7 +158,7 @@ def test_drawn_batches_are_rectangular(draws):
         rows = [len(row) for row in batch.mask]
         return len(set(rows)) == 1
 
-    assert reaches(draws, rectangular) == 200
+    assert reaches(draws, rectangular) == DRAWN
 
 
 def test_an_active_token_is_always_one_that_can_be_scored():
@@ -169,7 +169,7 @@ def test_an_active_token_is_always_one_that_can_be_scored():
             for b, t in np.ndindex(batch.shape)
         )
 
-    assert reaches(test_logprobs.responses(), sound) == 200
+    assert reaches(test_logprobs.responses(), sound) == DRAWN
 
 
 def _long_batch(dtype):

@@ -18,8 +18,6 @@ from rlcheck.torch._ops import safe_exp
 
 from ..test_logprobs import REFUSALS
 
-pytestmark = pytest.mark.fast
-
 inf, nan = math.inf, math.nan
 
 MASK = torch.tensor([[0, 0, 1, 1, 0], [0, 1, 0, 1, 1]])

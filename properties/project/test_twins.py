@@ -16,7 +16,6 @@ from rlcheck.torch.advantages import scan, side_by_side
 
 from .test_array_likes import CALLS, converted
 
-pytestmark = pytest.mark.fast
 twins = pytest.mark.parametrize("name", sorted(TWINS))
 WITHOUT_GRADIENT = {
     *("dqn_targets", "double_dqn_targets", "fqe_targets", "lambda_returns"),
