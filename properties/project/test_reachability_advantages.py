@@ -7,6 +7,8 @@ import pytest
 from properties import test_advantages as advantages
 from properties.project.reach import reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 STREAMS = advantages.streams()
 BATCHES = advantages.batches()
 GIANTS = advantages.giants()

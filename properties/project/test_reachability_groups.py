@@ -9,6 +9,8 @@ from ..test_groups import EIGHTHS, Rollouts, rollouts, siblings
 from ..test_kl import SMALL, Tokens, tokens
 from .reach import reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 ROLLOUTS, SIBLINGS, EIGHTH_ROLLOUTS = rollouts(), siblings(), rollouts(EIGHTHS)
 TOKENS, CLOSE_TOKENS = tokens(), tokens(SMALL)
 

@@ -13,6 +13,8 @@ from .. import test_decoding, test_kl, test_logprobs
 from ..test_logprobs import Rescored, Responses, Scored, is_distribution
 from .reach import DRAWN, reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 inf = math.inf
 
 ROW_CORNERS = {

@@ -6,6 +6,8 @@ import pytest
 from ..test_offline import States, occurrences, ratios, states
 from .reach import reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 
 def _any_row(states: States, corner: object) -> bool:
     return any(corner(row, a) for row, a in zip(states.q_values, states.action, strict=True))

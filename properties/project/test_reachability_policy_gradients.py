@@ -17,6 +17,8 @@ from ..test_policy_gradients import (
 )
 from .reach import reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 TAKEN, SCORED, LOSSES, SURROGATES = taken(), scored(), losses(), surrogates()
 CLIPS, PAIRS = clips(), far_pairs()
 

@@ -6,6 +6,8 @@ import pytest
 from ..test_q_targets import Batch, batches, corridors
 from .reach import reaches
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 
 def shape(batch: Batch) -> tuple[int, ...]:
     return np.shape(batch.target)

@@ -9,6 +9,8 @@ from properties import test_shaping as shaping
 from properties.project.reach import reaches
 from properties.strategies import forms, steps, whole_numbers
 
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
+
 EPISODES = returns.episodes()
 MACRO_WALKS = returns.macro_walks()
 TRANSITIONS = returns.transitions()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis.strategies import SearchStrategy
 
 from properties.project.reach import reaches
@@ -26,6 +27,8 @@ from properties.test_turns import (
     scored_turns,
     turns,
 )
+
+pytestmark = pytest.mark.slow  # of what is drawn, not of what is computed
 
 
 def assert_reached(
