@@ -45,8 +45,9 @@ def flag_tensor(name: str, value: Any, like: Tensor) -> Tensor:
     """Booleans from 0/1 of any dtype, of the shape and on the device of `like`."""
     tensor = as_tensor(name, value).to(like.device)
     check_shape(name, tensor, like.shape)
-    if tensor.dtype != torch.bool:
-        refuse_where(name, tensor, (tensor != 0) & (tensor != 1), "0 or 1")
+    if tensor.dtype == torch.bool:
+        return tensor
+    refuse_where(name, tensor, (tensor != 0) & (tensor != 1), "0 or 1")
     return tensor == 1
 
 
@@ -79,12 +80,18 @@ def refuse_where(name: str, values: Tensor, wrong: Tensor, rule: str) -> None:
         raise ValueError(f"{place(name, index)} is {value}; it must be {rule}")
 
 
-def check_values(name: str, values: Tensor, allow: Allowed = "finite") -> None:
-    """Refuse NaN and infinities, as far as `allow` excludes them."""
-    if allow == "finite":
-        refuse_where(name, values, ~values.isfinite(), "finite")
-    elif allow == "infinite":
-        refuse_where(name, values, values.isnan(), "a number, not NaN")
+def check_values(name: str, values: Tensor, allow: Allowed = "finite", rule: str = "") -> None:
+    """Refuse NaN and infinities, as far as `allow` excludes them.
+
+    Smallest and largest, which NaN passes through, take one look at the values.
+    """
+    if torch.compiler.is_compiling() or values.numel() == 0:
+        return
+    extremes = torch.stack(torch.aminmax(values.detach()))
+    if allow == "finite" and not extremes.isfinite().all():
+        refuse_where(name, values, ~values.isfinite(), rule or "finite")
+    elif allow == "infinite" and extremes.isnan().any():
+        refuse_where(name, values, values.isnan(), rule or "a number, not NaN")
 
 
 def axis_of(name: str, value: Any, ndim: int) -> int:

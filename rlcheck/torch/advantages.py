@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rlcheck._inputs import unit_interval
 from rlcheck.advantages import sum_from_the_end
-from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors, refuse_where
+from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors
 
 __all__ = ["generalized_advantages", "lambda_returns", "masked_advantages"]
 
@@ -53,8 +53,9 @@ def generalized_advantages(
     gamma, lam = unit_interval("gamma", gamma), unit_interval("lam", lam)
     terminal = flag_tensor("terminated", terminated, rewards)
     ended = terminal | flag_tensor("truncated", truncated, rewards)
-    refuse_where("next_values", next_values, ~(next_values.isfinite() | terminal), "finite")
-    deltas = rewards + gamma * torch.where(terminal, 0.0, next_values) - values
+    bootstrap = torch.where(terminal, 0.0, next_values)
+    check_values("next_values", bootstrap)
+    deltas = rewards + gamma * bootstrap - values
     return _from_the_end(deltas, ended, gamma * lam)
 
 
@@ -124,7 +125,8 @@ def masked_advantages(
     check_shape("values", values, rewards.shape)
     check_values("token_rewards", rewards)
     policy = flag_tensor("mask", mask, rewards)
-    refuse_where("values", values, policy & ~values.isfinite(), "finite under the mask")
+    values = torch.where(policy, values, 0.0)
+    check_values("values", values, rule="finite under the mask")
     gamma, lam = unit_interval("gamma", gamma), unit_interval("lam", lam)
     # A token that the policy did not write passes its reward on to the last one that it did.
     passed_on = _after(_from_the_end(torch.where(policy, 0.0, rewards), policy, 1.0))

@@ -53,7 +53,7 @@ def group_advantages(
     counts = torch.ones_like(rewards, dtype=torch.bool)
     if valid is not None:
         counts = flag_tensor("valid", valid, rewards)
-    refuse_where("rewards", rewards, counts & ~rewards.isfinite(), "finite where valid")
+    check_values("rewards", torch.where(counts, rewards, 0.0), rule="finite where valid")
     spread, centred, _ = _spread(rewards, groups, counts)
     varies = spread > 0
     if scale == "none":

@@ -49,9 +49,10 @@ def importance_ratios(
     active = flag_tensor("mask", mask, new)
     wrong = new.isnan() | (new == torch.inf)
     refuse_where("new_logprobs", new, active & wrong, "finite or -inf")
-    refuse_where("old_logprobs", old, active & ~old.isfinite(), "finite")
+    new, old = torch.where(active, new, 0.0), torch.where(active, old, 0.0)
+    check_values("old_logprobs", old)
     level = choice("level", level, ("token", "sequence"))
-    log_ratio = torch.where(active, new, 0.0) - torch.where(active, old, 0.0)
+    log_ratio = new - old
     if level == "sequence":
         count = active.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, 1]
         log_ratio = (log_ratio / count).sum(dim=-1, keepdim=True)  # [B, T] → [B, 1]
@@ -131,9 +132,9 @@ def aggregate_token_losses(
     if losses.ndim != 2:
         raise ValueError(f"losses has shape {tuple(losses.shape)}; it must be a matrix")
     active = flag_tensor("mask", mask, losses)
-    refuse_where("losses", losses, active & ~losses.isfinite(), "finite under the mask")
-    share = _shares(active, choice("mode", mode, MODES), max_length)
-    return (torch.where(active, losses, 0.0) / share).sum()
+    losses = torch.where(active, losses, 0.0)
+    check_values("losses", losses, rule="finite under the mask")
+    return (losses / _shares(active, choice("mode", mode, MODES), max_length)).sum()
 
 
 def _shares(active: Tensor, mode: str, max_length: int | None) -> Tensor | int:

@@ -122,8 +122,9 @@ def _live(values: Tensor, name: str, ended: Tensor) -> Tensor:
         raise ValueError(
             f"{name} has shape {tuple(values.shape)}; it must be [{ended.shape[0]}, A], A ≥ 1"
         )
-    refuse_where(name, values, ~(values.isfinite() | ended[:, None]), "finite")
-    return torch.where(ended[:, None], 0.0, values)
+    live = torch.where(ended[:, None], 0.0, values)
+    check_values(name, live)
+    return live
 
 
 def _targets(rewards: Tensor, gamma: float, ended: Tensor, value: Tensor) -> Tensor:
