@@ -28,6 +28,8 @@ table: $(VENV)/dev ## write the README's table of functions and docs/reports.md 
 benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_suite.py
 	$(BIN)/python experiments/benchmark_logprobs.py
+	$(BIN)/python experiments/benchmark_logprobs_torch.py --repeats 2
+	$(BIN)/python experiments/benchmark_advantages.py
 
 $(VENV)/core: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
