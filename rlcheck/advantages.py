@@ -177,7 +177,7 @@ class _Steps:
         refuse_where("next_values", self.next_values, wrong, "finite")
 
     def advantages(self, rewards: Floats, values: Floats, next_values: Floats) -> Floats:
-        deltas = self.gamma * next_values
+        deltas = np.multiply(self.gamma, next_values, order="C")  # so that ravel gives a view
         deltas[self.terminated] = 0.0  # whatever stood there
         deltas += rewards
         deltas -= values
