@@ -785,11 +785,6 @@ def lists_leads_group_by_group(rewards, group_ids):
     return right[np.concatenate(groups)] if groups else right
 
 
-@mistake("leave_one_out_advantages", "leaves a rounding error where all rewards are equal")
-def leaves_a_rounding_error(rewards, group_ids):
-    return left_out(lambda x: x - (x.sum() - x) / (len(x) - 1), rewards, group_ids)
-
-
 @mistake("leave_one_out_advantages", "lets a rollout that is alone keep its reward")
 def lets_a_lonely_one_keep_its_reward(rewards, group_ids):
     try:
