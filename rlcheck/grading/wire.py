@@ -143,6 +143,8 @@ def _tag(value: Any) -> Any:
         array = np.ascontiguousarray(value).reshape(value.shape)
         header = msgspec.msgpack.encode((array.dtype.str, array.shape))
         return msgspec.msgpack.Ext(ARRAY, bytes([len(header)]) + header + array.tobytes())
+    if isinstance(value, np.float64 | np.int64 | np.bool_):
+        return value.item()  # as Python's own number, which an entry of a list is
     if isinstance(value, np.generic):
         return _tag(np.asarray(value))
     if isinstance(value, TableFunction):
