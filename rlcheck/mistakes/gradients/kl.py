@@ -81,11 +81,6 @@ def estimates_without_a_gradient(logprobs, ref_logprobs, estimator):
     return reference.kl_penalty_terms(logprobs, ref_logprobs, estimator).detach()
 
 
-@mistake("kl_penalty_terms", "holds the reference constant")
-def detaches_the_reference(logprobs, ref_logprobs, estimator):
-    return reference.kl_penalty_terms(logprobs, ref_logprobs.detach(), estimator)
-
-
 @mistake(
     "kl_penalty_terms",
     "multiplies an infinite ratio by a gradient of 0",

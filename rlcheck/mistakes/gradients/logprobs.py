@@ -101,11 +101,6 @@ def differentiates_the_log_ratio(new_logprobs, old_logprobs, mask=None):
     return ratio.detach() + log_ratio - log_ratio.detach()
 
 
-@mistake("sequence_logprob_ratio", "holds the old log-probabilities constant")
-def detaches_the_old_logprobs(new_logprobs, old_logprobs, mask=None):
-    return reference.sequence_logprob_ratio(new_logprobs, old_logprobs.detach(), mask)
-
-
 @mistake("sequence_logprob_ratio", "multiplies an infinite ratio by a gradient of 0")
 def multiplies_infinity_by_nothing(new_logprobs, old_logprobs, mask=None):
     active = torch.ones_like(new_logprobs) if mask is None else mask

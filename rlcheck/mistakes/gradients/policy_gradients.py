@@ -70,11 +70,6 @@ def compares_policies_without_a_gradient(new_logprobs, old_logprobs, mask, *, le
     return reference.importance_ratios(new_logprobs, old_logprobs, mask, level=level).detach()
 
 
-@mistake("importance_ratios", "holds the old log-probabilities constant")
-def detaches_the_old_policy(new_logprobs, old_logprobs, mask, *, level="token"):
-    return reference.importance_ratios(new_logprobs, old_logprobs.detach(), mask, level=level)
-
-
 @mistake("clipped_policy_terms", "follows the ratio where it is clipped")
 def follows_a_clipped_ratio(ratios, advantages, *, clip_low=0.2, clip_high=0.2, dual_clip=None):
     options = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": dual_clip}
