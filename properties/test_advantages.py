@@ -495,6 +495,11 @@ def test_only_a_true_ending_withholds_the_bootstrap(
 
 
 @law(first=streams(min_size=1, max_size=6), second=streams(max_size=6), last=st.integers(1, 3))
+@example(
+    first=Stream([1.0], [0.5], [0.0], [1], [0], 1.0, 1.0),
+    second=Stream([1.7e308, 1.7e308], [0.0, 0.0], [0.0, 0.0], [0, 1], [0, 0]),
+    last=1,
+)
 def test_appending_an_episode_changes_no_advantage(generalized_advantages, first, second, last):
     """What happens after an ending, of either kind, has no part in the advantages before it."""
     terminated, truncated = ENDINGS[last]

@@ -422,6 +422,11 @@ def rotation(turn: int, count: int) -> list[int]:
 # NVIDIA-NeMo/RL#1518
 # NVIDIA-NeMo/RL#1519
 @example(drawn=batch([3.0, 0.0, 0.0], [0, 0, 0]), ddof=1, eps=1e-6)
+# no deviation is too small to divide by, and none is lost to a common offset
+@example(drawn=batch([0.0, 1e-7], [0, 0]), ddof=1, eps=0.0)
+@example(drawn=batch([1e5, 1e5 + 0.01, 1e5 + 0.02], [0, 0, 0]), ddof=1, eps=0.0)
+@example(drawn=batch([1.0, 2.0, 5.0, 9.0], ["a", "A", "a", "A"]), ddof=1, eps=1e-6)
+@example(drawn=batch([1.0, 2.0, 5.0, 9.0], [-1, 1, -1, 1]), ddof=0, eps=1e-6)
 def test_group_advantage_is_measured_in_deviations_of_the_group(group_advantages, drawn, ddof, eps):
     """An advantage is the distance to the group's mean over the group's standard deviation.
 
@@ -655,8 +660,9 @@ def test_scaled_advantages_are_centred_ones_over_the_deviation(
     rewards=whole_numbers(),
     form=forms(),
     ids=st.sampled_from((list, tuple, np.array)),
-    flags=st.sampled_from((list, np.array, np.float32)),
+    flags=st.sampled_from((list, np.array, np.float32, np.int64)),
 )
+@example(rewards=[1, 0, 0], form=lambda values: np.array(values, np.bool_), ids=list, flags=list)
 def test_group_advantages_read_any_array_and_leave_it_alone(
     group_advantages, rewards, form, ids, flags
 ):
@@ -694,6 +700,8 @@ def left_out(drawn: Rollouts) -> tuple[Any, Any]:
 # NVIDIA-NeMo/RL#1518
 # NVIDIA-NeMo/RL#1519
 @example(drawn=batch([3.0, 0.0, 0.0], ["a", "a", "a"]))
+@example(drawn=batch([1.0, 2.0, 5.0, 9.0], ["a", "A", "a", "A"]))
+@example(drawn=batch([1.0, 2.0, 5.0, 9.0], [-1, 1, -1, 1]))
 def test_leave_one_out_advantage_is_the_mean_lead_over_the_others(leave_one_out_advantages, drawn):
     """An advantage is the reward less the mean of the other rewards of its group.
 

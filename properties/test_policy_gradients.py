@@ -84,6 +84,7 @@ REFUSALS = {
         refuse([[1.0]], [[1.0]], clip_high=NAN, says="clip_high is nan"),
         refuse([[1.0]], [[1.0]], dual_clip=1.0, says="dual_clip is 1.0; it must be > 1"),
         refuse([[1.0]], [[-1.0]], dual_clip=0.5, says="dual_clip is 0.5"),
+        refuse([[1.0]], [[-1.0]], dual_clip=0, says="dual_clip is 0.0"),
         refuse([[1.0]], [[-1.0]], dual_clip=-3.0, says="dual_clip is -3.0"),
         refuse([[1.0]], [[1.0]], dual_clip=NAN, says="dual_clip is nan"),
         refuse([["1"]], [[1.0]], says="ratios[0, 0] is '1'"),
@@ -105,6 +106,8 @@ REFUSALS = {
         refuse(1.0, 1, "token-mean", says="losses has shape (); it must be a matrix"),
         refuse([[1.0]], ONE, "mean", says="mode is 'mean'; it must be one of"),
         refuse([[1.0]], ONE, "token_mean", says="mode is 'token_mean'"),
+        refuse([[1.0]], ONE, "Token-Mean", says="mode is 'Token-Mean'"),
+        refuse([[1.0]], [[0]], "mean", says="mode is 'mean'"),
         refuse([[1.0]], ONE, "", says="mode is ''"),
         refuse([[1.0]], ONE, None, says="mode is None"),
         refuse([[1.0]], ONE, MODES[3], says="max_length is None; mode seq-mean-token-sum-norm"),
@@ -113,6 +116,9 @@ REFUSALS = {
         refuse([[1.0]], ONE, MODES[3], max_length=2.5, says="max_length is 2.5"),
         refuse([[1.0]], ONE, MODES[3], max_length=NAN, says="max_length is nan"),
         refuse([[1.0]], ONE, MODES[3], max_length="4", says="max_length is '4'"),
+        refuse([[1.0]], [[0]], MODES[3], says="max_length is None"),
+        refuse([[1.0]], [[0]], MODES[3], max_length=0, says="max_length is 0"),
+        refuse([[1.0]], ONE, MODES[0], max_length=0, says="max_length is 0; mode token-mean"),
         *(
             refuse([[1.0]], ONE, mode, max_length=4, says="max_length is 4; mode " + mode)
             for mode in MODES[:3]
@@ -259,6 +265,7 @@ def assert_sequence_ratios(got: Any, batch: Batch) -> None:
 @example(batch=batch_of([[math.exp(-1.0)]], [[math.exp(-1.5)]], mask=[[1]]))
 # NovaSky-AI/SkyRL#758
 @example(batch=batch_of([[0.5, math.exp(-3.0)]], [[0.5, 1.0]], mask=[[1, 0]]))
+@example(batch=batch_of([[0.5]], [[0.5 + 2.0**-30]], mask=[[1]]))
 def test_token_ratios_are_quotients_of_probabilities(importance_ratios, batch):
     """A token's ratio is its probability under the new policy over that under the old one.
 

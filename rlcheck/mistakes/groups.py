@@ -717,6 +717,48 @@ def scales_by_the_deviation_of_the_group(rewards, group_ids):
     return left_out(advantages, rewards, group_ids)
 
 
+@mistake("group_advantages", "takes the difference of E[r²] and E[r]² where rewards differ")
+def cancels_at_a_large_offset(rewards, group_ids, **options):
+    def advantages(x, pool, scale, ddof, eps):
+        y = pool if scale == "batch" else x
+        if equal(x) or scale == "none":
+            return 0.0 if equal(x) else x - x.mean()
+        variance = max((y * y).mean() - y.mean() ** 2, 0.0)
+        if len(y) > 1 and ddof:
+            variance = variance * len(y) / (len(y) - 1)
+        return (x - x.mean()) / (np.sqrt(variance) + eps if variance or eps else 1.0)
+
+    return mapped(advantages, rewards, group_ids, **options)
+
+
+@mistake("group_advantages", "takes a deviation below 1e-6 for none")
+def takes_a_small_deviation_for_none(rewards, group_ids, **options):
+    def advantages(x, pool, scale, ddof, eps):
+        y = pool if scale == "batch" else x
+        if equal(x) or scale == "none":
+            return 0.0 if equal(x) else x - x.mean()
+        deviation = y.std(ddof=ddof)
+        return (x - x.mean()) / (deviation + eps) if deviation > 1e-6 else 0.0
+
+    return mapped(advantages, rewards, group_ids, **options)
+
+
+def _folded(group_ids):
+    return [name.lower() if isinstance(name, str) else name for name in list(group_ids)]
+
+
+@mistake("group_advantages", "takes ids that differ in case for one group")
+def folds_the_case_of_ids(rewards, group_ids, **options):
+    reference.group_advantages(rewards, group_ids, **options)
+    return reference.group_advantages(rewards, _folded(group_ids), **options)
+
+
+@mistake("leave_one_out_advantages", "takes ids that differ in case for one group")
+def folds_the_case_of_names(rewards, group_ids):
+    reference.leave_one_out_advantages(rewards, group_ids)
+    return reference.leave_one_out_advantages(rewards, _folded(group_ids))
+
+
 @mistake("leave_one_out_advantages", "divides the sum of the others by k, not by k − 1")
 def divides_the_others_by_k(rewards, group_ids):
     return left_out(lambda x: x - (x.sum() - x) / len(x), rewards, group_ids)
