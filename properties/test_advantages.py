@@ -25,6 +25,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .strategies import (
+    BOOLEANS,
     DISCOUNTS,
     FORMS,
     REALS,
@@ -576,6 +577,7 @@ def test_advantages_overflow_only_where_they_are_beyond_float64(generalized_adva
 
 @law(rows=WHOLE_STEPS, form=forms(), twice=st.booleans(), lam=st.sampled_from((0.5, 1)))
 @example(rows=HALVES, form=INTEGERS, twice=True, lam=0.5)
+@example(rows=[(1, 0, 1, 0, 1), (0, 1, 0, 1, 0)], form=BOOLEANS, twice=False, lam=0.5)
 def test_advantages_read_any_array_and_leave_it_alone(
     generalized_advantages, rows, form, twice, lam
 ):
@@ -1092,6 +1094,7 @@ def test_masked_advantages_overflow_only_where_they_are_beyond_float64(
     gamma=st.sampled_from((0.5, 1, 0)),
 )
 @example(tokens=[(1, 0, 1), (3, 0, 1)], form=INTEGERS, twice=True, gamma=0.5)
+@example(tokens=[(1, 0, 1), (0, 1, 0), (1, 1, 1)], form=BOOLEANS, twice=False, gamma=0.5)
 def test_masked_advantages_read_any_array_and_leave_it_alone(
     masked_advantages, tokens, form, twice, gamma
 ):

@@ -803,6 +803,7 @@ def values(batch: Batch) -> list[list[Fraction]]:
 @example(batch=batch_of([[2.0, 90.0], [4.0, -10.0]], mask=[[1, 0], [1, 0]]))
 # ServiceNow/Fast-LLM#426
 @example(batch=batch_of([[2.0, 0.0, 0.0, 0.0]], mask=[[1, 0, 0, 0]]))
+@example(batch=batch_of([[float(t) for t in range(70)]] * 2, mask=[[1] * 70, [1, 0] * 35]))
 def test_token_mean_is_the_mean_of_all_active_tokens(aggregate_token_losses, batch):
     """Under "token-mean" each active token counts the same, in whatever row it stands.
 

@@ -39,8 +39,10 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
         TypeError: text, None, a mapping, a set, complex numbers or objects that are no numbers.
         ValueError: rows of different lengths.
     """
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fbiu":
+    if type(value) is np.ndarray and value.dtype.kind in "fbiu":
         return value
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        value = np.ma.filled(value.astype(np.float64), np.nan)  # what is masked is no number
     if isinstance(value, str | bytes | Mapping | set | frozenset) or value is None:
         raise TypeError(f"{name} is {_short(value)}; numbers are due")
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
@@ -52,7 +54,7 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name} is ragged: its rows have different lengths") from None
     if array.dtype.kind in "fbiu":
         return array
-    if array.dtype.kind == "O" and array.ndim:
+    if array.dtype.kind == "O":
         return _from_objects(name, array)
     index, entry = _first_entry(array, value)
     raise TypeError(f"{place(name, index)} is {_short(entry)}; numbers are due")
@@ -101,7 +103,8 @@ def real_array(
 
     `allow`: "finite" refuses NaN and infinities, "infinite" refuses NaN only, "anything" neither.
     """
-    array = as_numbers(name, value).astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):  # of a number that is wider: it is infinite here
+        array = as_numbers(name, value).astype(np.float64, copy=False)
     if ndim is not None and array.ndim != ndim:
         kind = {0: "a scalar", 1: "a vector", 2: "a matrix"}.get(ndim, f"of rank {ndim}")
         raise ValueError(f"{name} has shape {array.shape}; it must be {kind}")

@@ -1,7 +1,7 @@
 """Groups of rollouts of one prompt, as GRPO draws them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from numbers import Real
 from typing import Any
 
@@ -194,7 +194,7 @@ def group_numbers(name: str, ids: Any, length: int) -> Integers:
 def _entries(name: str, ids: Any) -> list[Any]:
     """Ids as they came, without the arrays and scalars of NumPy and torch around them."""
     is_vector = isinstance(ids, Iterable) and getattr(ids, "ndim", 1) == 1
-    if not is_vector or isinstance(ids, str | bytes | Mapping):
+    if not is_vector or isinstance(ids, str | bytes | Mapping | Set):
         raise TypeError(f"{name} is {ids!r}; a vector of numbers or texts is due")
     entries = ids.tolist() if hasattr(ids, "tolist") else list(ids)
     return [entry.item() if hasattr(entry, "item") else entry for entry in entries]

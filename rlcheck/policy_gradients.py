@@ -73,7 +73,7 @@ def clipped_policy_terms(
     clip_low: float = 0.2,
     clip_high: float = 0.2,
     dual_clip: float | None = None,
-) -> Floats:
+) -> float | Floats:
     """Clipped surrogate losses of PPO, one for each token; to be minimised.
 
     ℓ = −min(ρ A, clip(ρ, 1 − low, 1 + high) A), and ℓ ≤ −c A where A < 0 with a dual clip c
@@ -112,7 +112,8 @@ def clipped_policy_terms(
     down = np.minimum(np.maximum(ratios, 1.0 - low), bound)
     followed = np.where(advantages < 0, down, np.minimum(ratios, 1.0 + high))
     with np.errstate(over="ignore"):
-        return np.asarray(0.0 - followed * advantages)  # not −0.0
+        terms = np.asarray(0.0 - followed * advantages)  # not −0.0
+    return float(terms) if terms.ndim == 0 else terms
 
 
 def aggregate_token_losses(

@@ -629,6 +629,12 @@ def drops_rewards_of_tools(s):
     return s.ask(r=np.where(s.mask, s.r, 0.0))
 
 
+@token_mistake("drops rewards that come after the last policy token")
+def drops_what_comes_after(s):
+    later = np.cumsum(s.mask[..., ::-1], axis=-1)[..., ::-1] > 0
+    return s.ask(r=np.where(later, s.r, 0.0))
+
+
 @token_mistake("gives rewards before the first policy token to that token")
 def pays_what_came_before(s):
     seen = np.cumsum(s.mask, axis=-1)

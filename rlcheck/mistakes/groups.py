@@ -747,6 +747,12 @@ def _folded(group_ids):
     return [name.lower() if isinstance(name, str) else name for name in list(group_ids)]
 
 
+@mistake("group_advantages", "takes ε = 1e-8 where it is left out")
+def defaults_to_a_smaller_epsilon(rewards, group_ids, *, scale="std", ddof=1, eps=1e-8, valid=None):
+    options = {"scale": scale, "ddof": ddof, "eps": eps, "valid": valid}
+    return reference.group_advantages(rewards, group_ids, **options)
+
+
 @mistake("group_advantages", "takes ids that differ in case for one group")
 def folds_the_case_of_ids(rewards, group_ids, **options):
     reference.group_advantages(rewards, group_ids, **options)
