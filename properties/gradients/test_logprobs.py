@@ -119,11 +119,11 @@ def test_a_token_pushes_the_logits_that_predicted_it(
 ) -> None:
     """The gradient of a response's log-probability is onehot − softmax in the rows that score it.
 
-    The row at t scores the token at t + 1; the last row scores none, and rows whose token is
-    outside the mask get exactly 0.
+    The row at t scores the token at t + 1; the last row scores none. Tokens outside the mask
+    have no weight, and their rows get exactly 0.
     """
     got = causal_response_logprobs.gradient(
-        case.logits, case.ids, case.mask, wrt="logits", weights=case.weights, field="selected"
+        case.logits, case.ids, case.mask, wrt="logits", weights=case.weights, field=("selected", 0)
     )
     truth = onehot_less_softmax(case)
     assert_close(got, truth, terms=np.abs(np.pad(case.weights, ((0, 0), (0, 1))))[..., None] * 2.0)
@@ -141,7 +141,7 @@ def test_rows_outside_the_response_get_no_gradient_whatever_they_hold(
     logits = np.where(outside[..., None], hidden, case.logits)
     ids = np.where(case.mask == 1, case.ids, unknown)
     got = causal_response_logprobs.gradient(
-        logits, ids, case.mask, wrt="logits", weights=case.weights, field="selected"
+        logits, ids, case.mask, wrt="logits", weights=case.weights, field=("selected", 0)
     )
     assert_close(got, onehot_less_softmax(case), terms=np.where(outside, 0.0, 200.0)[..., None])
 
@@ -173,7 +173,10 @@ def test_slope_of_a_sum_of_logprobs_is_the_mask(
 ) -> None:
     """The gradient of a sequence's log-probability is the mask, whatever stands behind it."""
     got = masked_sequence_metrics.gradient(
-        [case.hidden_by(hidden, case.logprobs)], [case.mask], wrt="selected", field="sum_logprob"
+        [case.hidden_by(hidden, case.logprobs)],
+        [case.mask],
+        wrt="selected",
+        field=("sum_logprob", 1),
     )
     assert_same(got, [case.mask])
 
@@ -191,7 +194,7 @@ def test_slope_of_perplexity_is_shared_by_the_active_tokens(
         [case.mask],
         wrt="selected",
         weights=[1.0 if any(case.mask) else 0.0],
-        field="perplexity",
+        field=("perplexity", 2),
     )
     active = np.array(case.mask)
     count = max(active.sum(), 1)

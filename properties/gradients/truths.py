@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcheck.grading.compare import assert_close, numbers
+from rlcheck.grading.compare import Mismatch, assert_close, numbers
 
 # Central differences of step h are off by h² f''' / 6 + ε f / h: about 1e-10 at 1e-5 where f and
 # its third derivative are of order 1. Laws draw such points; a wrong slope is off by far more.
@@ -34,3 +34,10 @@ def adjoint(linear: Callable[[Array], Any], weights: Any) -> Array:
     weights = np.asarray(weights, dtype=np.float64)
     units = np.eye(len(weights))
     return np.array([np.dot(weights, np.asarray(linear(unit))) for unit in units])
+
+
+def assert_finite(got: Any, *, shape: tuple[int, ...]) -> None:
+    """The gradient holds neither NaN nor infinities."""
+    __tracebackhide__ = True
+    if not np.isfinite(numbers(got, shape=shape)).all():
+        raise Mismatch("the gradient is not finite", expected="finite numbers", got=got)

@@ -90,7 +90,7 @@ def test_a_counterexample_of_a_gradient_runs_as_it_is_printed() -> None:
     from rlcheck.torch import causal_response_logprobs
 
     logits = np.array([[[0.0, 1.0], [2.0, 0.0]]])
-    backward = Backward(0, np.array([[3.0]]), "selected")
+    backward = Backward(0, np.array([[3.0]]), ("selected", 0))
     call = Call((logits, [[0, 1]], [[0, 1]]), {}, backward=backward)
     *setup, slope = call_source(FUNCTIONS["causal_response_logprobs"], call).splitlines()
     scope: dict[str, Any] = {

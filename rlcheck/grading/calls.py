@@ -228,11 +228,17 @@ class Graded:
         return self._call(args, kwargs, watch=True)
 
     def gradient(
-        self, *args: Any, wrt: str, weights: Any = None, field: str | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        wrt: str,
+        weights: Any = None,
+        field: tuple[str, int] | None = None,
+        **kwargs: Any,
     ) -> Any:
         """The gradient of Σ weights · answer with respect to the argument named `wrt`.
 
-        Of an answer that is a record, `field` says which tensor is meant. Only an implementation
+        Of an answer that is a record, `field` says which tensor is meant, by its name and its
+        place. Only an implementation
         that answers with tensors has gradients; where none flows, the gradient is 0.
         """
         place = wrt if wrt in kwargs else FUNCTIONS[self.function].parameters.index(wrt)

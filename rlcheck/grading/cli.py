@@ -128,6 +128,7 @@ def grade_command(
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     outputs = [_output(text, target) for text in report or ()]
     _functions(only or [])
+    _need_torch("--tensors" if tensors else "--gradients", tensors or gradients)
     with _spinner() as show:
         result = grade(
             target,
@@ -223,6 +224,7 @@ def replay(
 ) -> None:
     """Rerun one law with the same seed, so that it finds the same counterexample."""
     found = _law(law)
+    _need_torch("--tensors" if tensors else found.id, tensors or found.of_gradients)
     result = grade(
         target,
         only=[found.function],
@@ -247,6 +249,11 @@ def _isolated(tier: str | None) -> bool:
     if tier not in (None, "process"):
         _usage(f"--isolate {tier}: this version has the tier process only")
     return tier is not None
+
+
+def _need_torch(what: str, needed: bool) -> None:
+    if needed and find_spec("torch") is None:
+        _usage(f"{what} needs PyTorch, which is not installed here")
 
 
 def _law(law_id: str) -> Law:

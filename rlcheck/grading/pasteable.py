@@ -61,12 +61,14 @@ def call_source(function: Function, call: Call, *, tensors: bool = False) -> str
     if not written[leaf].startswith("torch.tensor("):
         made = f"torch.tensor({written[leaf]}, dtype=torch.float64, requires_grad=True)"
     written[leaf] = leaf
-    field = f".{call.backward.field}" if call.backward.field else ""
+    field = f".{call.backward.field[0]}" if call.backward.field else ""
     answer = f"answer = {function.name}({_arguments(written, len(call.args))}){field}"
     weights = "torch.ones_like(answer)"
     if call.backward.weights is not None:
-        weights = f"torch.tensor({source(np.asarray(call.backward.weights).tolist())})"
-    slope = f"torch.autograd.grad(answer, {leaf}, {weights}.to(answer))"
+        entries = source(np.asarray(call.backward.weights).tolist())
+        weights = f"torch.tensor({entries}, dtype=torch.float64).to(answer)"
+    # The second term is 0; with it an answer without a gradient has one of 0.
+    slope = f"torch.autograd.grad(answer + 0 * {leaf}.sum(), {leaf}, {weights})"
     return "\n".join(map(shorten, (f"{leaf} = {made}", answer, slope)))
 
 

@@ -8,6 +8,7 @@ are collected.
 import os
 import random
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,6 +136,8 @@ def implementation(config: pytest.Config) -> "Implementation":
         try:
             target = choose(option, config.invocation_params.dir)
             tensors = config.getoption("--tensors") or config.getoption("--gradients")
+            if tensors and find_spec("torch") is None:
+                raise pytest.UsageError("--tensors and --gradients need PyTorch")
             loaded = resources.enter_context(load(target, tensors=tensors))
             config.stash[IMPLEMENTATION] = loaded
         except CannotLoad as error:

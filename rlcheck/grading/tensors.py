@@ -15,7 +15,7 @@ class Backward(NamedTuple):
 
     wrt: int | str  # the argument's position, or its name where it is given by name
     weights: Any = None  # of the answer's entries; None for 1 each
-    field: str | None = None  # of an answer that is a record
+    field: tuple[str, int] | None = None  # of a record: its name, and its place in a tuple
 
 
 class NoGradient(TypeError):
@@ -96,12 +96,21 @@ def differentiate(
     return answer, (torch.zeros_like(leaf) if gradient is None else gradient).detach().numpy()
 
 
-def _pick(answer: Any, field: str | None) -> Any:
+def _pick(answer: Any, field: tuple[str, int] | None) -> Any:
+    """The tensor that is differentiated: the answer, or one field of a record or tuple."""
     import torch
 
     if field is not None:
-        answer = answer[field] if isinstance(answer, Mapping) else getattr(answer, field, None)
+        name, place = field
+        if isinstance(answer, Mapping):
+            answer = answer.get(name)
+        elif isinstance(answer, list | tuple) and not hasattr(answer, name):
+            answer = answer[place] if place < len(answer) else None
+        else:
+            answer = getattr(answer, name, None)
+    if isinstance(answer, list | tuple) and all(torch.is_tensor(entry) for entry in answer):
+        answer = torch.stack(tuple(answer)) if answer else None
     if not isinstance(answer, torch.Tensor) or not answer.is_floating_point():
-        what = "the answer" if field is None else field
+        what = "the answer" if field is None else field[0]
         raise NoGradient(f"{what} is no tensor of floats, so that no gradient flows")
     return answer

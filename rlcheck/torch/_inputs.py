@@ -17,6 +17,7 @@ from torch import Tensor
 from rlcheck import _inputs as reference
 from rlcheck._inputs import Allowed, as_numbers, place
 
+HALF_PRECISION_SLACK = 2e-2  # bfloat16 keeps eight bits
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
@@ -113,9 +114,13 @@ def logit_rows(name: str, logits: Tensor, axis: int) -> None:
         raise ValueError(f"{name}[{', '.join(index)}] is all -inf; one logit must be finite")
 
 
-def is_coarse(value: Any) -> bool:
-    """Whether an array or tensor came in single precision or less."""
-    return str(getattr(value, "dtype", "")).endswith(("float32", "float16"))
+def sum_slack(probabilities: Any) -> float:
+    """By how much probabilities may miss their sum of 1, as they came."""
+    dtype = str(getattr(probabilities, "dtype", ""))
+    if dtype.endswith("float16"):
+        return HALF_PRECISION_SLACK
+    single = dtype.endswith("float32")
+    return reference.SINGLE_PRECISION_SLACK if single else reference.DOUBLE_PRECISION_SLACK
 
 
 def within(like: Tensor, bound: float) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 class _SafeExp(torch.autograd.Function):
@@ -39,3 +40,11 @@ def safe_exp(x: Tensor) -> Tensor:
     """
     apply: Callable[[Tensor], Tensor] = _SafeExp.apply
     return apply(x)
+
+
+def refuse_forward_mode(x: Tensor) -> None:
+    """Raise where a tangent would be lost: operators of ours have a backward pass only."""
+    if torch.compiler.is_compiling():
+        return
+    if forward_ad.unpack_dual(x).tangent is not None:
+        raise NotImplementedError("no forward-mode derivative here; use reverse mode")

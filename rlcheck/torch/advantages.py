@@ -3,12 +3,14 @@
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rlcheck._inputs import unit_interval
 from rlcheck.advantages import sum_from_the_end
 from rlcheck.torch._inputs import check_shape, check_values, flag_tensor, real_tensors
+from rlcheck.torch._ops import refuse_forward_mode
 
 __all__ = ["generalized_advantages", "lambda_returns", "masked_advantages"]
 
@@ -164,6 +166,7 @@ def _after(x: Tensor) -> Tensor:
 
 def _from_the_end(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
     """[..., T] A_t = δ_t + c (1 − end_t) A_{t+1}, row by row."""
+    refuse_forward_mode(deltas)
     last = torch.arange(deltas.shape[-1], device=deltas.device) == deltas.shape[-1] - 1
     flat: Tensor = scan(deltas.flatten(), (ends | last).flatten(), decay)
     return flat.reshape(deltas.shape)
@@ -178,7 +181,8 @@ def scan(deltas: Tensor, ends: Tensor, decay: float) -> Tensor:
     if deltas.device.type != "cpu":
         return side_by_side(deltas, ends, decay)
     total = deltas.to(torch.float64, copy=True)
-    sum_from_the_end(total.numpy(), ends.numpy(), decay)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sum_from_the_end(total.numpy(), ends.numpy(), decay)
     return total.to(deltas.dtype)
 
 

@@ -35,8 +35,8 @@ def group_advantages(
         valid: [N] 0 where a rollout must not count; None for all valid.
 
     Returns:
-        [N] advantages; exactly 0, with a gradient of 0, where all rewards of a group are equal
-        and where not valid.
+        [N] advantages; exactly 0 where all rewards of a group are equal, with a gradient of 0
+        where they would be divided by their deviation, and where not valid.
 
     Raises:
         ValueError, TypeError: as `rlcheck.group_advantages`.
@@ -54,16 +54,15 @@ def group_advantages(
     if valid is not None:
         counts = flag_tensor("valid", valid, rewards)
     check_values("rewards", torch.where(counts, rewards, 0.0), rule="finite where valid")
-    spread, centred, _ = _spread(rewards, groups, counts)
-    varies = spread > 0
+    half = _half(torch.where(counts, rewards, 0.0))
+    unit, centred, varies, _ = _spread(rewards * half, groups, counts)
     if scale == "none":
-        return torch.where(varies, spread * centred, 0.0)
+        return unit * centred / half
     pool = groups if scale == "std" else torch.zeros_like(groups)
-    reach, deviation, size = _spread(rewards, pool, counts)
+    reach, deviation, _, size = _spread(rewards * half, pool, counts)
     variance = _sums(deviation * deviation, pool) / (size - ddof).clamp(min=1)
-    # In units of the reach, which is 0 only where nothing varies.
-    reach, variance = torch.where(varies, reach, 1.0), torch.where(varies, variance, 1.0)
-    scaled = spread / reach * centred / (variance.sqrt() + eps / reach)
+    variance = torch.where(varies, variance, 1.0)
+    scaled = unit / reach * centred / (variance.sqrt() + eps * half / reach)
     return torch.where(varies, scaled, 0.0)
 
 
@@ -85,9 +84,13 @@ def leave_one_out_advantages(rewards: Any, group_ids: Any) -> Tensor:
     rewards = _rewards(rewards)
     check_values("rewards", rewards)
     groups = _groups(group_ids, rewards)
-    spread, centred, size = _spread(rewards, groups, torch.ones_like(rewards, dtype=torch.bool))
-    refuse_where("group_ids", groups, size == 1, "shared: left out, it leaves its group empty")
-    return spread * (centred * (size / (size - 1)))
+    half = _half(rewards)
+    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    unit, centred, _, size = _spread(rewards * half, groups, everyone)
+    if not torch.compiler.is_compiling() and (size == 1).any():
+        alone = int((size == 1).nonzero()[0])
+        raise ValueError(f"group_ids[{alone}] is {group_ids[alone]}, which no other row has")
+    return unit * (centred * (size / (size - 1))) / half
 
 
 def _rewards(rewards: Any) -> Tensor:
@@ -113,11 +116,21 @@ def _sums(x: Tensor, groups: Tensor) -> Tensor:
     return torch.zeros_like(x).scatter_add(0, groups, x).gather(0, groups)
 
 
-def _spread(rewards: Tensor, groups: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """[N] max − min of each group, deviations from its mean in units of that, and its size.
+def _half(rewards: Tensor) -> Tensor:
+    """A factor that keeps differences within the dtype; 1 for all but huge rewards."""
+    largest = rewards.detach().abs().sum() if rewards.numel() == 0 else rewards.detach().abs().max()
+    huge = largest > torch.finfo(rewards.dtype).max / 2
+    return torch.where(huge, torch.full_like(largest, 0.5), 1.0)
 
-    Deviations from the minimum lose no digits to what all rewards of a group have in common,
-    and those of equal rewards are exactly 0. Minimum and unit cancel, so they are constants.
+
+def _spread(
+    rewards: Tensor, groups: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """[N] a unit for each group, deviations from its mean in it, whether it varies, its size.
+
+    The unit is max − min, or 1 where nothing varies. Deviations from the minimum lose no digits
+    to what all rewards of a group have in common, and those of equal rewards are exactly 0.
+    Minimum and unit cancel, so they are constants.
     """
     low, high = (
         torch.full_like(rewards, bound)
@@ -126,9 +139,8 @@ def _spread(rewards: Tensor, groups: Tensor, counts: Tensor) -> tuple[Tensor, Te
         for bound, how in ((torch.inf, "amin"), (-torch.inf, "amax"))
     )
     size = _sums(counts.to(rewards.dtype), groups)
-    spread = torch.where(high > low, high - low, 0.0)
-    counts = counts & (spread > 0)
-    unit = torch.where(counts, spread, 1.0)
+    varies = counts & (high > low)
+    unit = torch.where(high > low, high - low, 1.0)
     above = (torch.where(counts, rewards, 0.0) - torch.where(counts, low, 0.0)) / unit
     deviation = torch.where(counts, above - _sums(above, groups) / size.clamp(min=1), 0.0)
-    return spread, deviation, size
+    return unit, deviation, varies, size

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rlcheck._inputs import choice
-from rlcheck.torch._inputs import check_shape, check_values, real_tensors
+from rlcheck.torch._inputs import axis_of, check_shape, check_values, logit_rows, real_tensors
 from rlcheck.torch.logprobs import stable_log_softmax
 
 __all__ = ["exact_kl_from_logits", "kl_penalty_terms"]
@@ -33,6 +33,8 @@ def exact_kl_from_logits(q_logits: Any, p_logits: Any, axis: int = -1) -> Tensor
     """
     q_logits, p_logits = real_tensors(q_logits=q_logits, p_logits=p_logits)
     check_shape("p_logits", p_logits, q_logits.shape)
+    for name, logits in (("q_logits", q_logits), ("p_logits", p_logits)):
+        logit_rows(name, logits, axis_of("axis", axis, logits.ndim))
     log_q, log_p = stable_log_softmax(q_logits, axis), stable_log_softmax(p_logits, axis)
     possible = log_q > -torch.inf
     infinite = (possible & (log_p == -torch.inf)).any(dim=axis, keepdim=True)

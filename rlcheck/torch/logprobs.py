@@ -22,7 +22,7 @@ from rlcheck.torch._inputs import (
     real_tensors,
     refuse_where,
 )
-from rlcheck.torch._ops import safe_exp
+from rlcheck.torch._ops import refuse_forward_mode, safe_exp
 
 __all__ = [
     "ResponseLogprobs",
@@ -110,8 +110,9 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
     refuse_where("response_mask", mask[:, :1], mask[:, :1], "0: nothing predicts it")
     known = (ids >= 0) & (ids < vocabulary)
     refuse_where("input_ids", ids, mask & ~known, f"in [0, {vocabulary}) under the mask")
-    targets = torch.full_like(ids, -1)
+    targets = torch.full_like(ids, -1, memory_format=torch.contiguous_format)
     targets[:, :-1] = torch.where(known, ids, -1)[:, 1:]  # the last logits score nothing
+    refuse_forward_mode(logits)
     scores = _token_logprobs(logits, targets)[:, :-1]
     active = mask[:, 1:]
     _refuse_rows(logits, active & scores.isnan())

@@ -5,14 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlcheck._inputs import DOUBLE_PRECISION_SLACK, SINGLE_PRECISION_SLACK, unit_interval
+from rlcheck._inputs import unit_interval
 from rlcheck.torch._inputs import (
     check_shape,
     check_values,
     flag_tensor,
-    is_coarse,
     real_tensors,
     refuse_where,
+    sum_slack,
 )
 
 __all__ = ["double_dqn_targets", "dqn_targets", "fqe_targets"]
@@ -103,7 +103,7 @@ def fqe_targets(
     check_shape("policy_probs", policy, live.shape)
     check_values("policy_probs", policy)
     refuse_where("policy_probs", policy, policy < 0, "≥ 0")
-    slack = SINGLE_PRECISION_SLACK if is_coarse(policy_probs) else DOUBLE_PRECISION_SLACK
+    slack = sum_slack(policy_probs)
     totals = policy.sum(dim=1)
     refuse_where("Σ policy_probs", totals, (totals - 1).abs() > slack, "1")
     return _targets(rewards, gamma, ended, (policy * live).sum(dim=1))
