@@ -132,8 +132,8 @@ def aggregate_token_losses(
         losses: [B, T] finite where the mask is 1.
         mask: [B, T] 1 where a token counts.
         mode: which weights.
-        max_length: the normaliser of "seq-mean-token-sum-norm", an integer ≥ 1; no other mode
-            takes one.
+        max_length: the normaliser of "seq-mean-token-sum-norm", an integer ≥ 1 (4.0 counts as
+            4); no other mode takes one.
 
     Returns:
         The loss; 0.0 without active tokens.

@@ -220,10 +220,14 @@ def replay(
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
     tensors: Tensors = False,
+    gradients: Annotated[
+        bool, typer.Option("--gradients", help="As --tensors; a law of gradients needs neither.")
+    ] = False,
     call_seconds: CallSeconds = CALL_SECONDS,
 ) -> None:
     """Rerun one law with the same seed, so that it finds the same counterexample."""
     found = _law(law)
+    tensors = tensors or gradients
     _need_torch("--tensors" if tensors else found.id, tensors or found.of_gradients)
     result = grade(
         target,
@@ -253,7 +257,7 @@ def _isolated(tier: str | None) -> bool:
 
 def _need_torch(what: str, needed: bool) -> None:
     if needed and find_spec("torch") is None:
-        _usage(f"{what} needs PyTorch, which is not installed here")
+        _usage(f"{what} needs PyTorch, which is not installed here: pip install torch")
 
 
 def _law(law_id: str) -> Law:

@@ -34,10 +34,11 @@ def diagnose(function: str, failed: Sequence[Call], others: Sequence[Call] = ())
     of_gradients = any(call.backward is not None for call in failed)
     reference = FUNCTIONS[function].twin() if of_gradients else FUNCTIONS[function].reference()
     judged = [(c, _repeat(function, reference, c)) for c in failed if c.outcome is not NoOutcome]
+    floor = 1.0 if any(_gap(call, truth) for call, truth in judged) else 0.0
     candidates = [
         mistake
         for mistake in mistakes_of(function, gradients=of_gradients)
-        if _explains_all(function, mistake.call, judged)
+        if _explains_all(function, mistake.call, judged, floor)
     ]
     alike = [c for c in others if (c.backward is not None) == of_gradients]
     sample = alike[:: 1 + len(alike) // SAMPLE]
@@ -61,33 +62,40 @@ def _repeat(function: str, implementation: Callable[..., Any], call: Call) -> Ca
 
 
 def _explains_all(
-    function: str, mistake: Callable[..., Any], judged: list[tuple[Call, Call]]
+    function: str, mistake: Callable[..., Any], judged: list[tuple[Call, Call]], floor: float
 ) -> bool:
     deviates = False
     for call, truth in judged:
-        if not _explains(function, mistake, call, truth):
+        if not _explains(function, mistake, call, truth, floor):
             return False
-        deviates = deviates or _gap(call, truth) > 0.0
+        deviates = deviates or _gap(call, truth, floor) > 0.0
     return deviates
 
 
-def _explains(function: str, mistake: Callable[..., Any], call: Call, truth: Call) -> bool:
-    to_truth = _gap(call, truth)
-    to_mistake = _gap(call, _repeat(function, mistake, call))
+def _explains(
+    function: str, mistake: Callable[..., Any], call: Call, truth: Call, floor: float = 1.0
+) -> bool:
+    to_truth = _gap(call, truth, floor)
+    to_mistake = _gap(call, _repeat(function, mistake, call), floor)
     return to_mistake == 0.0 or (np.isfinite(to_mistake) and to_mistake <= CLOSER * to_truth)
 
 
-def _gap(one: Call, other: Call) -> float:
+def _gap(one: Call, other: Call, floor: float = 1.0) -> float:
     """Distance of two outcomes; inf where only one of the calls changed its arguments.
 
     Warnings do not count: many right implementations warn where the reference is quiet.
     """
     changed = [bool(call.effects and call.effects.changed_arguments) for call in (one, other)]
-    return distance(one.outcome, other.outcome) if changed[0] == changed[1] else float("inf")
+    alike = changed[0] == changed[1]
+    return distance(one.outcome, other.outcome, floor) if alike else float("inf")
 
 
-def distance(one: Any, other: Any) -> float:
-    """Relative distance of two outcomes; 0.0 within rounding, inf where they differ in kind."""
+def distance(one: Any, other: Any, floor: float = 1.0) -> float:
+    """Relative distance of two outcomes; 0.0 within rounding, inf where they differ in kind.
+
+    It is relative to `floor` plus the size of the numbers: with 1.0, what is left of a sum that
+    cancels is no distance; with 0.0, tiny answers differ by their own digits.
+    """
     if isinstance(one, Raised) or isinstance(other, Raised):
         both = isinstance(one, Raised) and isinstance(other, Raised)
         alike = both and (one.kinds[0] == other.kinds[0] or (one.is_refusal and other.is_refusal))
@@ -95,16 +103,16 @@ def distance(one: Any, other: Any) -> float:
     if isinstance(one, dict) and isinstance(other, dict):
         if one.keys() != other.keys():
             return float("inf")
-        return max((distance(one[key], other[key]) for key in one), default=0.0)
+        return max((distance(one[key], other[key], floor) for key in one), default=0.0)
     if isinstance(one, dict) and isinstance(other, list):
-        return distance(list(one.values()), other)
+        return distance(list(one.values()), other, floor)
     if isinstance(one, list) and isinstance(other, dict):
-        return distance(one, list(other.values()))
+        return distance(one, list(other.values()), floor)
     left, right = _array(one), _array(other)
     if left is not None and right is not None:
-        return _array_distance(left, right)
+        return _array_distance(left, right, floor)
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return max(map(distance, one, other), default=0.0)
+        return max((distance(a, b, floor) for a, b in zip(one, other, strict=True)), default=0.0)
     return 0.0 if type(one) is type(other) and one == other else float("inf")
 
 
@@ -118,7 +126,7 @@ def _array(value: Any) -> Any:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _array_distance(left: Any, right: Any) -> float:
+def _array_distance(left: Any, right: Any, floor: float) -> float:
     if left.size == right.size == 0:
         return 0.0
     if left.shape != right.shape:
@@ -127,7 +135,7 @@ def _array_distance(left: Any, right: Any) -> float:
     a, b = left.astype(np.float64), right.astype(np.float64)
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        gap = np.where(same, 0.0, np.abs(a - b) / (1.0 + np.maximum(np.abs(a), np.abs(b))))
+        gap = np.where(same, 0.0, np.abs(a - b) / (floor + np.maximum(np.abs(a), np.abs(b))))
     gap = np.where(np.isnan(gap), np.inf, gap)
     worst = float(gap.max(initial=0.0))
     return worst if worst > (SINGLE_ROUNDING if single else ROUNDING) else 0.0

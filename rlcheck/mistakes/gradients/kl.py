@@ -76,6 +76,12 @@ def doubles_the_slope_of_k2(logprobs, ref_logprobs, estimator):
     return _swapped(right, 2 * right) if estimator == "k2" else right
 
 
+@mistake("kl_penalty_terms", "holds the ratio constant in k3, whose slope is then that of k1")
+def detaches_the_ratio(logprobs, ref_logprobs, estimator):
+    right = reference.kl_penalty_terms(logprobs, ref_logprobs, estimator)
+    return _swapped(right, logprobs - ref_logprobs) if estimator == "k3" else right
+
+
 @mistake("kl_penalty_terms", "answers without a gradient")
 def estimates_without_a_gradient(logprobs, ref_logprobs, estimator):
     return reference.kl_penalty_terms(logprobs, ref_logprobs, estimator).detach()
