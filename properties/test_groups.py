@@ -761,7 +761,8 @@ def test_leaving_one_of_equal_rewards_out_gives_zero(leave_one_out_advantages, r
     given = form([x for x in rewards for _ in range(size)])
     names = [3] * size + [1] * size
     got = leave_one_out_advantages(given, names)
-    terms = [0.0 if float(8 * x).is_integer() else 2.0 * abs(float(x)) for x in given]
+    amounts = map(float, given)
+    terms = [0.0 if (8 * x).is_integer() else 2.0 * abs(x) for x in amounts]
     assert_close(got, [0.0] * 2 * size, terms=terms, count=size)
 
 
