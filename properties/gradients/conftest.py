@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlcheck.catalogue import TWINS as FUNCTIONS
-from rlcheck.grading.implementation import REFERENCE, TWINS, Implementation, load
+from rlcheck.catalogue import TWINS
+from rlcheck.grading import implementation as own
+from rlcheck.grading.implementation import Implementation, load
 
 from ..fixtures import judged
 
@@ -15,14 +16,14 @@ def differentiable_implementation(
     rlcheck_implementation: Implementation,
 ) -> Iterator[Implementation]:
     """The implementation that is judged; in the reference's place, its twin in PyTorch."""
-    if rlcheck_implementation.target != REFERENCE:
+    if rlcheck_implementation.target != own.REFERENCE:
         yield rlcheck_implementation
         return
     pytest.importorskip("torch", reason="the laws of gradients need PyTorch")
-    with load(TWINS, tensors=True) as twins:
+    with load(own.TWINS, tensors=True) as twins:
         yield twins
 
 
 globals().update(
-    {f"{name}_fixture": judged(name, "differentiable_implementation") for name in FUNCTIONS}
+    {f"{name}_fixture": judged(name, "differentiable_implementation") for name in TWINS}
 )

@@ -41,7 +41,7 @@ def call(name: str, dtype: torch.dtype) -> tuple[list[Any], dict[str, Any]]:
 
 
 def first(answer: Any) -> torch.Tensor:
-    """An answer's tensor of floats; of a record, the second to last that is one."""
+    """The first tensor of floats, or of booleans, in an answer."""
     parts = answer if isinstance(answer, tuple) else (answer,)
     return next(part for part in parts if part.is_floating_point() or part.dtype == torch.bool)
 
@@ -112,6 +112,26 @@ def test_the_sum_from_the_end_can_be_differentiated_twice(rate: float) -> None:
     deltas = torch.linspace(-1.0, 1.0, 40, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: scan(x, ends, 0.9), (deltas,))
     assert torch.autograd.gradgradcheck(lambda x: scan(x, ends, 0.9), (deltas,))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda x: rlcheck.torch.generalized_advantages(
+            x, x, x, 0.9, 0.8, terminated=x > 9, truncated=x > 9
+        ),
+        lambda x: rlcheck.torch.masked_advantages(x, x, x < 9, 0.9, 0.8),
+        lambda x: (
+            rlcheck.torch.causal_response_logprobs(x.reshape(1, 2, 2), [[0, 1]], [[0, 1]]).selected
+        ),
+    ],
+)
+def test_a_forward_derivative_is_refused_where_it_would_be_lost(twin: Callable[..., Any]) -> None:
+    x = torch.linspace(0.0, 1.0, 4, dtype=torch.float64)
+    assert torch.autograd.functional.jacobian(twin, x).abs().sum() > 0
+    with pytest.raises(NotImplementedError, match="reverse mode"):
+        torch.func.jacfwd(twin)(x)
 
 
 # Laws that ask more than single precision can hold: their inputs are no float32 numbers, or
