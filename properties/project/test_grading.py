@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from rlcheck.grading import grade as grading
+from rlcheck.grading import laws
+from rlcheck.grading.calls import Graded, InProcess
 from rlcheck.grading.report import (
     EXIT_FAILED,
     EXIT_GRADER,
@@ -445,3 +449,29 @@ def test_importing_rlcheck_imports_no_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert out.stdout.split() == ["False", "False"]
+
+
+@laws.law(exponent=st.just(1e4))
+def overflows_on_its_way(return_to_go: Graded | None, exponent: float) -> None:
+    """A law whose own arithmetic overflows, and whose function is asked to."""
+    assert np.exp(np.float64(exponent)) == np.inf
+    if return_to_go is not None:
+        return_to_go([exponent])
+
+
+def overflowing(rewards: list[float], gamma: float = 1.0) -> object:
+    return np.exp(np.array(rewards))
+
+
+def test_a_law_may_overflow_on_its_way_to_a_truth() -> None:
+    overflows_on_its_way(return_to_go=None)
+
+
+@pytest.mark.parametrize("loud", [True, False, None])
+def test_what_a_loud_function_warns_of_is_heard_in_a_law(loud: bool | None) -> None:
+    graded = Graded("return_to_go", InProcess({"return_to_go": overflowing}, loud=loud))
+    if loud:
+        with pytest.raises(Exception, match="overflow encountered in exp"):
+            overflows_on_its_way(return_to_go=graded)
+    else:
+        overflows_on_its_way(return_to_go=graded)

@@ -106,15 +106,16 @@ class Transport(Protocol):
 class InProcess:
     """Calls functions of this very process.
 
-    Warnings are reported of watched calls; of others they are dropped, unless `loud`. With
-    `tensors`, arguments arrive as tensors.
+    Warnings are reported of watched calls. Of others they are issued if `loud`, whatever the
+    caller ignores, dropped if not, and left to the caller if nothing is said. With `tensors`,
+    arguments arrive as tensors.
     """
 
     def __init__(
         self,
         functions: dict[str, Callable[..., Any]],
         *,
-        loud: bool = True,
+        loud: bool | None = None,
         tensors: bool = False,
     ) -> None:
         self._functions = functions
@@ -131,8 +132,11 @@ class InProcess:
         backward: Backward | None = None,
     ) -> Watched:
         """One call; see `Transport`."""
-        if self._loud and not watch:
+        if not watch and self._loud is None:
             return self._answer(function, args, kwargs, backward)
+        if not watch and self._loud:
+            with np.errstate(all="warn", under="ignore"):
+                return self._answer(function, args, kwargs, backward)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always" if watch else "ignore")
             with np.errstate(all="warn", under="ignore"):

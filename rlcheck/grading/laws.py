@@ -91,11 +91,12 @@ class Verdict:
 def law(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a test as a law: `hypothesis.given` that also remembers what it was given.
 
-    Explicit examples go below it, as `@example(...)` from Hypothesis.
+    Explicit examples go below it, as `@example(...)` from Hypothesis. The law's own arithmetic
+    may overflow on its way to a truth or a bound; warnings of what is judged are the transport's.
     """
 
     def declare(body: Callable[..., None]) -> Callable[..., None]:
-        test = given(**strategies)(body)
+        test = given(**strategies)(np.errstate(all="ignore")(body))
         test.law = Law(body, strategies)  # type: ignore[attr-defined]
         return test
 
