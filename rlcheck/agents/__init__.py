@@ -1,0 +1,1 @@
+"""Training code: small agents that are held against the exact optimum."""

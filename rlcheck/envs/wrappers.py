@@ -1,0 +1,25 @@
+"""Views of the environments for learners."""
+
+import gymnasium as gym
+import numpy as np
+
+from rlcheck.envs.keydoor_agent import OBSERVATIONS
+
+__all__ = ["OBSERVATION_INDEX", "ObservationIndex"]
+
+OBSERVATION_INDEX = {text: np.int64(index) for index, text in enumerate(OBSERVATIONS)}
+
+
+class ObservationIndex(
+    gym.ObservationWrapper[np.int64, np.int64, str], gym.utils.RecordConstructorArgs
+):
+    """Texts of the key-door agent as their indices in OBSERVATIONS: Discrete(9)."""
+
+    def __init__(self, env: gym.Env[str, np.int64]) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        self.observation_space = gym.spaces.Discrete(len(OBSERVATIONS))
+
+    def observation(self, observation: str) -> np.int64:
+        """The index of a text."""
+        return OBSERVATION_INDEX[observation]
