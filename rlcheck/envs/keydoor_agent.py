@@ -17,6 +17,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from rlcheck._inputs import unit_interval
+
 __all__ = [
     "ACTIONS",
     "COLORS",
@@ -133,7 +135,7 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         collector_limit: steps after which whoever collects the data cuts the episode, an integer
             ≥ 1, or None for never. It is outside the task: the episode is truncated and its value
             bootstraps. A step that reaches both limits ended the task: it terminates only.
-        seed: seeds the first reset that brings no seed of its own.
+        seed: seeds the first reset, unless that brings a seed of its own.
         render_mode: "ansi" for a transcript of the episode, or None.
 
     Raises:
@@ -195,17 +197,21 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
             (observation, info), with info["potential"] Φ of the first state.
 
         Raises:
-            ValueError: the target is neither colour, or an option is unknown.
+            ValueError: the target is neither colour, an option is unknown, or `options` asks for
+                another target than `target`.
         """
         options = dict(options or {})
-        asked = options.pop("target", None) if target is None else target
+        asked = options.pop("target", None)
         if options:
-            raise ValueError(f"options holds {sorted(options)}; only 'target' is known")
+            raise ValueError(f"options holds {list(options)}; only 'target' is known")
+        if target is not None:
+            if asked not in (None, target):
+                raise ValueError(f"target is {target!r}, but options asks for {asked!r}")
+            asked = target
         if asked is not None:
             initial_state(asked)  # refuses before anything is changed
-        if seed is None:
-            seed, self._seed = self._seed, None
-        super().reset(seed=seed)
+        super().reset(seed=self._seed if seed is None else seed)
+        self._seed = None
         drawn = COLORS[int(self.np_random.integers(len(COLORS)))]
         self._state = initial_state(drawn if asked is None else asked)
         self._steps = 0
@@ -231,11 +237,11 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         Raises:
             gymnasium.error.ResetNeeded: no episode has begun, or it is over.
             ValueError: the action is unknown, or gamma is out of range.
+            TypeError: gamma is no number.
         """
         if self._state is None or self._over:
             raise ResetNeeded("the episode is over, or none has begun: call reset() before step()")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma is {gamma}; it must be in [0, 1]")
+        gamma = unit_interval("gamma", gamma)
         name = _action_name(action)
         before = potential(self._state)
         state, observation, valid = transition(self._state, name)
