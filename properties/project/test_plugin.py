@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAWS = str(ROOT / "properties" / "test_returns.py")
+ENVIRONMENT = str(ROOT / "properties" / "test_keydoor_agent.py")
+NOT_THE_SUITE = ("--ignore", str(ROOT / "properties" / "project"))  # slow to collect
 RIGHT = str(ROOT / "properties" / "alternatives" / "plain.py")
 WRONG = "def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n"
 
@@ -124,6 +126,41 @@ def test_the_plugin_is_silent_elsewhere(tmp_path: Path) -> None:
     code, out = run_pytest("-v", cwd=tmp_path)
     assert code == 0
     assert "rlcheck:" not in out
+
+
+def test_laws_of_environments_run_where_nothing_else_is_judged() -> None:
+    code, out = run_pytest("--collect-only", ENVIRONMENT)
+    assert code == 0
+    assert "test_keydoor_agent.py::test_the_note_is_read_once" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        ((LAWS, ENVIRONMENT), {"RLCHECK_IMPL": RIGHT}),
+        (("--pyargs", "rlcheck.properties", f"--impl={RIGHT}", *NOT_THE_SUITE), {}),
+    ],
+    ids=["a file", "the package"],
+)
+def test_an_implementation_is_not_judged_by_laws_of_environments(
+    arguments: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    code, out = run_pytest("--collect-only", *arguments, **variables)
+    assert code == 0, out
+    assert "test_returns.py::test_discounted_return_refuses" in out
+    assert "test_keydoor_agent.py::" not in out
+
+
+def test_laws_of_environments_are_left_out_without_gymnasium(tmp_path: Path) -> None:
+    (tmp_path / "no_gymnasium.py").write_text("import sys\nsys.modules['gymnasium'] = None\n")
+    code, out = run_pytest(
+        *("-p", "no_gymnasium", "--collect-only", "-m", "fast", str(ROOT / "properties")),
+        *NOT_THE_SUITE,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert code == 0, out
+    assert "test_returns.py::test_discounted_return_refuses" in out
+    assert "test_keydoor_agent.py::" not in out
 
 
 def test_a_run_that_judges_others_leaves_the_suites_own_tests_out(wrong: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import random
 from contextlib import ExitStack
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,13 +117,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.fast)
     if config.stash[IMPLEMENTATION].target == REFERENCE:
         return
-    left_out = [laws / "project"]
+    left_out = [laws / "project", *laws_of_environments(laws)]
     if not config.getoption("--gradients"):
         left_out.append(laws / "gradients")
-    dropped = [i for i in items if any(i.path.is_relative_to(folder) for folder in left_out)]
+    dropped = [i for i in items if any(i.path.is_relative_to(path) for path in left_out)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+
+
+def laws_of_environments(laws: Path) -> list[Path]:
+    """The files of laws that judge an environment of rlcheck's, never an implementation."""
+    from rlcheck.catalogue import MODULES
+
+    of_modules = {f"test_{module}.py" for module in MODULES}
+    return [path for path in sorted(laws.glob("test_*.py")) if path.name not in of_modules]
 
 
 def implementation(config: pytest.Config) -> "Implementation":
