@@ -24,6 +24,7 @@ __all__ = [
     "COLORS",
     "ENVIRONMENT_VERSION",
     "OBSERVATIONS",
+    "OBSERVATION_INDEX",
     "START",
     "KeyDoorAgentEnv",
     "Outcome",
@@ -47,6 +48,7 @@ NOTHING = "Nothing happens."
 FINISHED = "You finish."
 TIME_IS_UP = "Time is up."
 OBSERVATIONS = (START, *NOTES.values(), TAKEN, OPENED, BROKEN, NOTHING, FINISHED, TIME_IS_UP)
+OBSERVATION_INDEX = {text: index for index, text in enumerate(OBSERVATIONS)}
 
 
 class State(NamedTuple):

@@ -3,11 +3,9 @@
 import gymnasium as gym
 import numpy as np
 
-from rlcheck.envs.keydoor_agent import OBSERVATIONS
+from rlcheck.envs.keydoor_agent import OBSERVATION_INDEX, OBSERVATIONS
 
-__all__ = ["OBSERVATION_INDEX", "ObservationIndex"]
-
-OBSERVATION_INDEX = {text: np.int64(index) for index, text in enumerate(OBSERVATIONS)}
+__all__ = ["ObservationIndex"]
 
 
 class ObservationIndex(
@@ -22,4 +20,4 @@ class ObservationIndex(
 
     def observation(self, observation: str) -> np.int64:
         """The index of a text."""
-        return OBSERVATION_INDEX[observation]
+        return np.int64(OBSERVATION_INDEX[observation])
