@@ -75,6 +75,7 @@ class KeyDoorTools:
 
     Raises:
         ValueError: an argument is out of range; the text names it and its value.
+        TypeError: gamma is no number.
 
     Reference:
         Ng, Harada and Russell (1999), Policy invariance under reward transformations.
@@ -129,6 +130,7 @@ class KeyDoorTools:
 
         Raises:
             ValueError: the target is neither color.
+            TypeError: the seed is no integer.
         """
         seed = None if seed is None else operator.index(seed)
         observation, _ = self._env.reset(seed=seed, target=target)
