@@ -90,9 +90,12 @@ REFUSED = (
 
 IMPOSSIBLE = (
     *(
-        refuse(**{name: value}, says=f"{name} is {value!r}")
+        refuse(**{name: value}, says=f"{name} {says}")
         for name in ("task_horizon", "collector_limit")
-        for value in (0, -1, 1.5, True, False, NAN, "4", [4])
+        for value, says in (
+            *((value, f"is {value!r}") for value in (0, -1, 1.5, True, False, NAN, "4")),
+            ([4], "has shape (1,)"),
+        )
     ),
     refuse(task_horizon=None, says="task_horizon is None"),
     *(

@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from rlcheck._inputs import unit_interval
+from rlcheck._inputs import integer, unit_interval
 
 __all__ = [
     "ACTIONS",
@@ -296,10 +296,6 @@ def _action_name(action: Any) -> str:
 
 
 def _steps(name: str, value: Any) -> int:
-    try:
-        steps = operator.index(value)
-    except TypeError:
-        steps = 0
-    if steps < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}; it must be an integer ≥ 1")
-    return steps
+    if isinstance(value, bool):
+        raise ValueError(f"{name} is {value}; it must be an integer ≥ 1")
+    return integer(name, value, minimum=1)
