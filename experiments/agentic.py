@@ -1,0 +1,326 @@
+"""The experiments of module 11: shaping, truncation and memory on the key-door task.
+
+`python experiments/agentic.py` prints what the tests hold to their thresholds;
+`--first-seed N` runs the same with other seeds than the registered ones.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import typer
+from intervals import bootstrap, mean
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from rlcheck.agents import (
+    ActorCritic,
+    ActorCriticSettings,
+    FeedForwardActorCritic,
+    RecurrentActorCritic,
+    area_under_curve,
+    evaluate_policy,
+    exact_success_probability,
+    train_actor_critic,
+)
+from rlcheck.envs import ACTIONS, OBSERVATIONS, KeyDoorAgentEnv
+from rlcheck.envs.keydoor_agent import OBSERVATION_INDEX, START, State, potential
+from rlcheck.envs.keydoor_agent_solution import (
+    BeliefSolution,
+    FiniteMemoryPolicy,
+    Reward,
+    base_reward,
+    best_memoryless_policy,
+    memoryless_policy,
+    policy_value,
+    potential_reward,
+    uniform_policy,
+)
+
+REGISTERED: dict[str, Any] = tomllib.loads(
+    (Path(__file__).parent / "registered" / "agentic.toml").read_text(encoding="utf-8")
+)
+TASK_HORIZON: int = REGISTERED["task_horizon"]
+EVALUATION: dict[str, int] = REGISTERED["evaluation"]
+
+
+class Run(NamedTuple):
+    """What one training came to."""
+
+    model: ActorCritic
+    curve: list[dict[str, Any]]
+    success: float  # of the greedy policy, in evaluation episodes
+    exact_success: float  # of the policy that samples, exactly
+
+    @property
+    def area(self) -> float:
+        """Mean success of the greedy policy over training."""
+        return area_under_curve(self.curve)
+
+
+@cache
+def run(seed: int, reward_mode: str, updates: int, *, lam: float = 0.8, memory: bool = True) -> Run:
+    """Train with a seed, and evaluate on seeds that no training draws from."""
+    model, curve = train_actor_critic(
+        seed=seed,
+        reward_mode=reward_mode,
+        updates=updates,
+        episodes_per_update=REGISTERED["episodes_per_update"],
+        evaluation_interval=max(updates // 10, 1),
+        evaluation_episodes=EVALUATION["episodes"],
+        task_horizon=TASK_HORIZON,
+        model=None if memory else without_memory(seed),
+        settings=ActorCriticSettings(lam=lam),
+    )
+    metrics = evaluate_policy(model, task_horizon=TASK_HORIZON, **EVALUATION)
+    exact = exact_success_probability(model, task_horizon=TASK_HORIZON)
+    return Run(model, curve, metrics["success_rate"], exact)
+
+
+def without_memory(seed: int) -> FeedForwardActorCritic:
+    """A policy of the current observation alone, with weights drawn from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return FeedForwardActorCritic()
+
+
+@torch.no_grad()
+def as_table(model: FeedForwardActorCritic) -> FiniteMemoryPolicy:
+    """The same policy as a table, which the exact solution evaluates."""
+    seen = torch.arange(len(OBSERVATIONS)).unsqueeze(1)  # [O, 1]
+    logits, _, _ = model(seen, torch.full_like(seen, model.no_action))
+    return memoryless_policy(logits.squeeze(1).double().softmax(dim=-1))
+
+
+# Rewards that look like shaping and are not.
+
+
+def milestones(state: State) -> float:
+    """Milestones reached so far, 0 to 4: finishing counts as the last one, whatever was opened."""
+    if state.finished:
+        return 4.0
+    return 4 * potential(state)
+
+
+def terminal_potential(gamma: float) -> Reward:
+    """r + γ Φ(s′) − Φ(s) with milestones as Φ, also where s′ is terminal."""
+
+    def reward(state: State, after: State, terminal: bool) -> float:
+        return base_reward(state, after, terminal) + gamma * milestones(after) - milestones(state)
+
+    return reward
+
+
+def paying_loop(gamma: float) -> Reward:
+    """r + Φ(s′) with milestones as Φ, at every step: waiting with an open door pays again."""
+
+    def reward(state: State, after: State, terminal: bool) -> float:
+        return base_reward(state, after, terminal) + 4 * potential(after)
+
+    return reward
+
+
+def environment_paying(reward_of: Any) -> type[KeyDoorAgentEnv]:
+    """The environment, with another reward in the place of the shaped one."""
+
+    class Paying(KeyDoorAgentEnv):
+        """Pays what it was told to."""
+
+        def step(self, action: Any, gamma: float = 0.99) -> Any:
+            before = self._state
+            observation, base, terminated, truncated, info = super().step(action, gamma)
+            info["shaped_reward"] = reward_of(gamma)(before, self._state, terminated)
+            return observation, base, terminated, truncated, info
+
+    return Paying
+
+
+REWARDS = {
+    "potential": potential_reward,
+    "terminal potential": terminal_potential,
+    "paying loop": paying_loop,
+}
+
+
+def exact_base_value(name: str) -> float:
+    """The base value, exactly, of a policy that is optimal for a reward."""
+    gamma = REGISTERED["broken_shaping"]["gamma"]
+    chosen = BeliefSolution(TASK_HORIZON, gamma=gamma, reward=REWARDS[name](gamma)).policy()
+    return policy_value(chosen, task_horizon=TASK_HORIZON, gamma=gamma)
+
+
+@cache
+def learned_base_value(name: str, seed: int) -> float:
+    """The base value of the greedy policy that is learned from a reward."""
+    gamma = REGISTERED["broken_shaping"]["gamma"]
+    updates = REGISTERED["broken_shaping"]["updates"]
+    model, _ = train_actor_critic(
+        seed=seed,
+        reward_mode="potential",
+        updates=updates,
+        episodes_per_update=REGISTERED["episodes_per_update"],
+        evaluation_interval=updates,
+        task_horizon=TASK_HORIZON,
+        environment=environment_paying(REWARDS[name]),
+        settings=ActorCriticSettings(gamma=gamma),
+    )
+    return evaluate_policy(model, task_horizon=TASK_HORIZON, gamma=gamma, **EVALUATION)[
+        "mean_return"
+    ]
+
+
+# The value of a known policy, learned from episodes that the collector cuts.
+
+
+def lazy_policy(pace: float) -> FiniteMemoryPolicy:
+    """Does the right thing with probability `pace`, and otherwise an action that is not valid.
+
+    Its memory is what it has done and the colour it has read; time plays no part in it.
+    """
+    colors = ("red", "blue")
+    memories = ["start", *(f"{done} {c}" for done in ("read", "took", "opened") for c in colors)]
+    index = {name: i for i, name in enumerate(memories)}
+    probabilities = np.zeros((len(memories), len(ACTIONS)))
+    following = np.tile(
+        np.arange(len(memories))[:, None, None], (1, len(ACTIONS), len(OBSERVATIONS))
+    )
+
+    def act(memory: str, right: str, idle: str) -> None:
+        for action, chance in ((right, pace), (idle, 1 - pace)):
+            probabilities[index[memory], ACTIONS.index(action)] += chance
+
+    act("start", "inspect", "open_red")
+    for color in colors:
+        act(f"read {color}", f"pickup_{color}", "inspect")
+        act(f"took {color}", f"open_{color}", "inspect")
+        act(f"opened {color}", "finish", "inspect")
+        seen = OBSERVATIONS.index(f"The note says: {color}.")
+        following[index["start"], ACTIONS.index("inspect"), seen] = index[f"read {color}"]
+        following[index[f"read {color}"], ACTIONS.index(f"pickup_{color}")] = index[f"took {color}"]
+        following[index[f"took {color}"], ACTIONS.index(f"open_{color}")] = index[f"opened {color}"]
+    return FiniteMemoryPolicy(probabilities, following)
+
+
+class TableActor(RecurrentActorCritic):
+    """Acts by a table, and learns values with a GRU."""
+
+    def __init__(self, policy: FiniteMemoryPolicy) -> None:
+        super().__init__()
+        self.table = torch.tensor(policy.probabilities).log().float().clamp(min=-1e9)  # [M, A]
+        self.next_memory = torch.tensor(policy.next_memory)  # [M, A, O]
+        self.first = policy.start
+
+    def forward(
+        self, observations: Tensor, previous_actions: Tensor, state: Any = None
+    ) -> tuple[Tensor, Tensor, Any]:
+        hidden, memory = (None, None) if state is None else state
+        features, hidden = self.features(observations, previous_actions, hidden)
+        logits = []
+        for observed, acted in zip(observations.T, previous_actions.T, strict=True):
+            if memory is None:
+                memory = torch.full_like(observed, self.first)
+            else:
+                memory = self.next_memory[memory, acted, observed]
+            logits.append(self.table[memory])
+        return torch.stack(logits, dim=1), self.value(features).squeeze(-1), (hidden, memory)
+
+
+class TruncationTerminates(KeyDoorAgentEnv):
+    """Reports the collector's limit as the end of the task."""
+
+    def step(self, action: Any, gamma: float = 0.99) -> Any:
+        observation, base, terminated, truncated, info = super().step(action, gamma)
+        return observation, base, terminated or truncated, False, info
+
+
+def start_value_error(seed: int, environment: type[KeyDoorAgentEnv]) -> float:
+    """Learned minus exact value of the lazy policy at the start."""
+    options = REGISTERED["truncation"]
+    policy = lazy_policy(options["pace"])
+    settings = ActorCriticSettings(
+        policy_weight=0.0,
+        entropy_weight=0.0,
+        learning_rate=options["learning_rate"],
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor = TableActor(policy)
+    train_actor_critic(
+        seed=seed,
+        reward_mode="sparse",
+        updates=options["updates"],
+        episodes_per_update=REGISTERED["episodes_per_update"],
+        evaluation_interval=options["updates"],
+        evaluation_episodes=1,
+        task_horizon=options["task_horizon"],
+        collector_limit=options["collector_limit"],
+        model=actor,
+        environment=environment,
+        settings=settings,
+    )
+    with torch.no_grad():
+        first = torch.tensor([[OBSERVATION_INDEX[START]]])
+        _, values, _ = actor(first, torch.full_like(first, actor.no_action))
+    exact = policy_value(policy, task_horizon=options["task_horizon"], gamma=settings.gamma)
+    return float(values) - exact
+
+
+def seeds_of(claim: str, first_seed: int | None) -> list[int]:
+    """The registered seeds of a claim, or as many others."""
+    registered: list[int] = REGISTERED[claim]["seeds"]
+    return registered if first_seed is None else [first_seed + i for i in range(len(registered))]
+
+
+def main(first_seed: int | None = None) -> None:
+    """Print every figure that the tests hold to a threshold."""
+    table = Table("claim", "measured", "value")
+
+    def say(claim: str, measured: str, value: object) -> None:
+        table.add_row(claim, measured, str(value))
+
+    shaping, seeds = REGISTERED["shaping"], seeds_of("shaping", first_seed)
+    potential_runs = [run(seed, "potential", shaping["updates"]) for seed in seeds]
+    say("shaping", "success, greedy, IQM", bootstrap([r.success for r in potential_runs]))
+    say(
+        "shaping",
+        "success, sampled, exact, IQM",
+        bootstrap([r.exact_success for r in potential_runs]),
+    )
+    for lam in shaping["sparse_lam"]:
+        sparse = [run(seed, "sparse", shaping["updates"], lam=lam) for seed in seeds]
+        gains = [p.area - s.area for p, s in zip(potential_runs, sparse, strict=True)]
+        say(f"sparse, λ = {lam}", "success, greedy, IQM", bootstrap([r.success for r in sparse]))
+        say(f"sparse, λ = {lam}", "area lost to potential, mean", bootstrap(gains, mean))
+    for mode in ("sparse", "potential"):
+        runs = [run(s, mode, REGISTERED["long"]["updates"]) for s in seeds_of("long", first_seed)]
+        say(f"long, {mode}", "success, greedy, IQM", bootstrap([r.success for r in runs]))
+    for name in REWARDS:
+        values = [learned_base_value(name, seed) for seed in seeds_of("broken_shaping", first_seed)]
+        say(name, "base value learned, mean", bootstrap(values, mean))
+        say(name, "base value of its own optimum, exact", f"{exact_base_value(name):.3f}")
+    for environment in (KeyDoorAgentEnv, TruncationTerminates):
+        errors = [
+            start_value_error(seed, environment) for seed in seeds_of("truncation", first_seed)
+        ]
+        say(environment.__name__, "error of the value at the start, mean", bootstrap(errors, mean))
+    runs = [
+        run(seed, "potential", REGISTERED["memory"]["updates"], memory=False)
+        for seed in seeds_of("memory", first_seed)
+    ]
+    best, _ = best_memoryless_policy(TASK_HORIZON)
+    say(
+        "no memory",
+        "success, sampled, exact, mean",
+        bootstrap([r.exact_success for r in runs], mean),
+    )
+    say("no memory", "its exact optimum", best)
+    say("uniform", "success, exact", policy_value(uniform_policy(), task_horizon=TASK_HORIZON))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
