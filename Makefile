@@ -30,6 +30,7 @@ benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_logprobs.py
 	$(BIN)/python experiments/benchmark_logprobs_torch.py --repeats 2
 	$(BIN)/python experiments/benchmark_advantages.py
+	$(BIN)/python experiments/benchmark_agents.py
 
 $(VENV)/core: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)

@@ -302,11 +302,14 @@ def main(first_seed: int | None = None) -> None:
         values = [learned_base_value(name, seed) for seed in seeds_of("broken_shaping", first_seed)]
         say(name, "base value learned, mean", bootstrap(values, mean))
         say(name, "base value of its own optimum, exact", f"{exact_base_value(name):.3f}")
-    for environment in (KeyDoorAgentEnv, TruncationTerminates):
+    for name, environment in (
+        ("truncation bootstraps", KeyDoorAgentEnv),
+        ("truncation terminates", TruncationTerminates),
+    ):
         errors = [
             start_value_error(seed, environment) for seed in seeds_of("truncation", first_seed)
         ]
-        say(environment.__name__, "error of the value at the start, mean", bootstrap(errors, mean))
+        say(name, "error of the value at the start, mean", bootstrap(errors, mean))
     runs = [
         run(seed, "potential", REGISTERED["memory"]["updates"], memory=False)
         for seed in seeds_of("memory", first_seed)
@@ -318,7 +321,8 @@ def main(first_seed: int | None = None) -> None:
         bootstrap([r.exact_success for r in runs], mean),
     )
     say("no memory", "its exact optimum", best)
-    say("uniform", "success, exact", policy_value(uniform_policy(), task_horizon=TASK_HORIZON))
+    uniform = policy_value(uniform_policy(), task_horizon=TASK_HORIZON)
+    say("uniform policy", "success, exact", f"{uniform:.4f}")
     Console().print(table)
 
 
