@@ -1,0 +1,164 @@
+"""The key-door grid, solved exactly: Q*, V*, optimal policies, and the value of any policy.
+
+The task has no horizon (the step limit only truncates), so that values are discounted and solve
+linear equations over the S states. A terminal state is worth 0.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rlcheck._inputs import Floats, real_array, refuse_where, unit_interval
+from rlcheck.envs.keydoor_grid import GOAL, STARTS, grid_tables
+
+__all__ = [
+    "GridSolution",
+    "greedy_policy",
+    "policy_q_values",
+    "policy_values",
+    "rollout_returns",
+    "solve_grid",
+    "start_value",
+    "uniform_policy",
+]
+
+TIE = 1e-9  # how much worse an action may be and still count as optimal
+
+
+class GridSolution(NamedTuple):
+    """The optimum. `policy` spreads its probability evenly over the optimal actions."""
+
+    values: Floats  # [S] V*
+    q_values: Floats  # [S, 4] Q*
+    policy: Floats  # [S, 4]
+
+
+def solve_grid(gamma: float = 0.99) -> GridSolution:
+    """V* and Q* by policy iteration, each policy evaluated exactly.
+
+    Q*(s, a) = r(s, a) + γ V*(s′),  V*(s) = max_a Q*(s, a),  V* = 0 in terminal states
+
+    Args:
+        gamma: discount, in [0, 1).
+
+    Raises:
+        ValueError: gamma is out of range.
+
+    Reference:
+        Sutton and Barto (2018), Reinforcement Learning, 2nd edition, section 4.3.
+    """
+    policy = uniform_policy()
+    while True:
+        q_values = policy_q_values(policy, gamma=gamma)
+        best = q_values >= q_values.max(axis=1, keepdims=True) - TIE
+        improved = best / best.sum(axis=1, keepdims=True)
+        if (improved == policy).all():
+            return GridSolution(policy_values(policy, gamma=gamma), q_values, policy)
+        policy = improved
+
+
+def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
+    """V^π in every state, by solving (I − γ P_π) V = r_π.
+
+    Args:
+        policy: [S, 4] probabilities of the actions, rows in the order of `grid_tables().states`.
+        gamma: discount, in [0, 1).
+
+    Returns:
+        [S] values; 0 in terminal states.
+
+    Raises:
+        ValueError: a row is no distribution, or gamma is out of range.
+
+    Reference:
+        Sutton and Barto (2018), Reinforcement Learning, 2nd edition, equation 4.4.
+    """
+    tables, gamma = grid_tables(), _discount(gamma)
+    chances = _distributions(policy)
+    count = len(tables.states)
+    moves = np.zeros((count, count))  # [from, to]
+    for action in range(chances.shape[1]):
+        moves[np.arange(count), tables.next_state[:, action]] += chances[:, action]
+    moves[tables.terminal] = 0.0
+    pays = (chances * tables.reward).sum(axis=1)
+    return np.asarray(np.linalg.solve(np.eye(count) - gamma * moves, pays))
+
+
+def policy_q_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
+    """[S, 4] Q^π(s, a) = r(s, a) + γ V^π(s′); arguments and errors as in `policy_values`."""
+    tables = grid_tables()
+    return tables.reward + gamma * policy_values(policy, gamma=gamma)[tables.next_state]
+
+
+def start_value(policy: ArrayLike, *, gamma: float = 0.99) -> float:
+    """The mean of V^π over the starts; arguments and errors as in `policy_values`."""
+    return float(policy_values(policy, gamma=gamma)[grid_tables().start].mean())
+
+
+def uniform_policy() -> Floats:
+    """[S, 4] every action with the same probability."""
+    return np.full((len(grid_tables().states), 4), 0.25)
+
+
+def greedy_policy(score: Callable[[NDArray[np.float32]], Any] | ArrayLike) -> Floats:
+    """[S, 4] the policy that takes the action with the highest score, the first one in a tie.
+
+    Args:
+        score: [S, 4] scores, or a function from observations [S, 15] to them.
+    """
+    tables = grid_tables()
+    scores = real_array("score", score(tables.observation.copy()) if callable(score) else score)
+    if scores.shape != (len(tables.states), 4):
+        raise ValueError(f"score has shape {scores.shape}; it must be {(len(tables.states), 4)}")
+    return np.eye(4)[scores.argmax(axis=1)]
+
+
+class Rollouts(NamedTuple):
+    """What a deterministic policy achieves from each start."""
+
+    returns: Floats  # [starts] undiscounted
+    success: NDArray[np.bool_]  # [starts]
+    steps: NDArray[np.intp]  # [starts]
+
+
+def rollout_returns(policy: ArrayLike, *, step_limit: int = 60) -> Rollouts:
+    """What a policy achieves from every start, acting greedily: exact, since nothing is random.
+
+    Args:
+        policy: [S, 4] probabilities; the likeliest action is taken, the first one in a tie.
+        step_limit: steps after which an episode is truncated.
+
+    Returns:
+        Rollouts(returns, success, steps), each over `start_positions`.
+    """
+    tables = grid_tables()
+    actions = _distributions(policy).argmax(axis=1)
+    state = tables.start.copy()
+    returns, steps = np.zeros(len(STARTS)), np.zeros(len(STARTS), np.intp)
+    for _ in range(step_limit):
+        going = ~tables.terminal[state]
+        returns += np.where(going, tables.reward[state, actions[state]], 0.0)
+        steps += going
+        state = tables.next_state[state, actions[state]]
+    reached = np.array([tables.states[s].cell == GOAL for s in state])
+    return Rollouts(returns, reached, steps)
+
+
+def _distributions(policy: ArrayLike) -> Floats:
+    chances = real_array("policy", policy)
+    shape = (len(grid_tables().states), 4)
+    if chances.shape != shape:
+        raise ValueError(f"policy has shape {chances.shape}; it must be {shape}")
+    refuse_where("policy", chances, chances < 0, "≥ 0")
+    sums = chances.sum(axis=1)
+    refuse_where("policy.sum(axis=1)", sums, abs(sums - 1) > 1e-6, "1")
+    return chances
+
+
+def _discount(gamma: float) -> float:
+    gamma = unit_interval("gamma", gamma)
+    if gamma == 1:
+        raise ValueError("gamma is 1; it must be < 1, since the task has no horizon")
+    return gamma
