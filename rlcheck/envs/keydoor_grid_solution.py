@@ -83,7 +83,8 @@ def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
         moves[np.arange(count), tables.next_state[:, action]] += chances[:, action]
     moves[tables.terminal] = 0.0
     pays = (chances * tables.reward).sum(axis=1)
-    return np.asarray(np.linalg.solve(np.eye(count) - gamma * moves, pays))
+    values: Any = np.linalg.solve(np.eye(count) - gamma * moves, pays)
+    return np.asarray(values, np.float64)
 
 
 def policy_q_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
