@@ -83,14 +83,14 @@ def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
         moves[np.arange(count), tables.next_state[:, action]] += chances[:, action]
     moves[tables.terminal] = 0.0
     pays = (chances * tables.reward).sum(axis=1)
-    values: Any = np.linalg.solve(np.eye(count) - gamma * moves, pays)
-    return np.asarray(values, np.float64)
+    return np.linalg.solve(np.eye(count) - gamma * moves, pays)
 
 
 def policy_q_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
     """[S, 4] Q^π(s, a) = r(s, a) + γ V^π(s′); arguments and errors as in `policy_values`."""
     tables = grid_tables()
-    return tables.reward + gamma * policy_values(policy, gamma=gamma)[tables.next_state]
+    following: Floats = policy_values(policy, gamma=gamma)[tables.next_state]
+    return tables.reward + gamma * following
 
 
 def start_value(policy: ArrayLike, *, gamma: float = 0.99) -> float:
