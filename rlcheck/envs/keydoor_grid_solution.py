@@ -113,7 +113,8 @@ def greedy_policy(score: Callable[[NDArray[np.float32]], Any] | ArrayLike) -> Fl
     scores = real_array("score", score(tables.observation.copy()) if callable(score) else score)
     if scores.shape != (len(tables.states), 4):
         raise ValueError(f"score has shape {scores.shape}; it must be {(len(tables.states), 4)}")
-    return np.eye(4)[scores.argmax(axis=1)]
+    chosen: Floats = np.eye(4)[scores.argmax(axis=1)]
+    return chosen
 
 
 class Rollouts(NamedTuple):
