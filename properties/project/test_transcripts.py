@@ -5,6 +5,7 @@ import doctest
 import inspect
 import json
 import re
+import time
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(encoding="utf
 
 EOS, PAD, STOP, CALL = 2, 0, 7, {"type": "function", "function": {"name": "f", "arguments": {}}}
 NAMES: dict[str, Any] = {"task_id": "sum", "environment_version": "1.0"}
-ENDS: dict[str, Any] = {**NAMES, "eos_token_ids": [EOS], "stop_token_ids": [STOP]}
+ENDS: dict[str, Any] = {**NAMES, "eos_token_ids": [EOS, STOP]}
 TOLD: dict[str, Any] = {**ENDS, "policy_version": 3}
 
 # Two turns with a tool's answer between them.
@@ -134,7 +135,7 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
                 "truncated": last and not ended,
             }
         )
-    reason = {EOS: "eos", STOP: "stop_token", 11: "length"}[turns[-1]["action"][-1]]
+    reason = {EOS: "eos", STOP: "eos", 11: "length"}[turns[-1]["action"][-1]]
     version = draw(st.integers(0, 9))
     return {
         **NAMES,
@@ -190,8 +191,7 @@ def test_a_record_survives_the_padded_batch_of_trl(
 ) -> None:
     prompt, ids, mask, logprobs = flat(record)
     batch = {
-        "prompt_ids": torch.tensor([[PAD, *prompt]]),
-        "prompt_mask": torch.tensor([[0] + [1] * len(prompt)]),
+        "prompt_ids": torch.tensor([prompt]),
         "completion_ids": torch.tensor([ids + [pad] * tail]),
         "completion_mask": torch.tensor([[1] * len(ids) + [0] * tail]),
         "tool_mask": torch.tensor([mask + [1] * tail]),
@@ -241,11 +241,11 @@ def test_a_record_survives_a_padded_batch_of_verl(record: dict[str, Any], tail: 
     prompt, ids, mask, logprobs = flat(record)
     version = np.array([record["policy_versions"][0]], object)
     batch = {
-        "prompts": torch.tensor([[EOS, EOS, *prompt]]),
+        "prompts": torch.tensor([prompt]),
         "responses": torch.tensor([ids + [EOS] * tail]),
         "response_mask": torch.tensor([mask + [0] * tail]),
         "rollout_log_probs": torch.tensor([logprobs + [0.0] * tail], dtype=torch.float64),
-        "attention_mask": torch.tensor([[0, 0] + [1] * len(prompt + ids) + [0] * tail]),
+        "attention_mask": torch.tensor([[1] * len(prompt + ids) + [0] * tail]),
         "rm_scores": np.array([[0.0] * (len(ids) - 1) + [record["turns"][-1]["reward"]]]),
         "min_global_steps": version,
         "max_global_steps": version,
@@ -280,9 +280,8 @@ def test_missing_versions_are_reported() -> None:
     assert of_verl(extra_fields={}) == [
         "missing policy versions: policy_versions must map each turn to its version"
     ]
-    # A row of a batch: this global_steps is the step that drew the prompt, no version.
-    for extra in (None, {}):
-        assert of_verl(extra_fields=extra, global_steps=3)[0].startswith("missing policy versions")
+    # The step that drew the prompt, in a row of a batch, is no version.
+    assert of_verl(extra_fields=None, global_steps=3)[0].startswith("missing policy versions")
 
 
 def test_stale_versions_are_reported() -> None:
@@ -298,7 +297,6 @@ def test_stale_versions_are_reported() -> None:
 def test_versions_of_a_span_are_not_guessed() -> None:
     spans = {"min_global_steps": 3, "max_global_steps": 4}
     assert of_verl(extra_fields=spans) == ["missing policy versions for turns 1"]
-    assert of_verl(extra_fields={"global_steps": 3}) == ["missing policy versions for turns 1"]
     assert of_verl(extra_fields={"min_global_steps": 4, "max_global_steps": 3}) == [
         "min_global_steps is 4, above max_global_steps 3",
         "missing policy versions: policy_versions must map each turn to its version",
@@ -320,31 +318,6 @@ def test_a_turn_that_spans_versions_has_the_oldest() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("segments", "expected"),
-    [
-        ([[3, 2], [4, 3]], {0: 3, 1: 4}),
-        ([[3, 3], [4, 2]], {0: 3, 1: 4}),
-        (np.array([[3, 4], [5, 1]]), {0: 3, 1: 3}),
-        ([[None, 3], [4, 2]], {1: 4}),
-    ],
-)
-def test_segments_give_each_turn_its_version(segments: Any, expected: dict[int, int]) -> None:
-    extra = {"behavior_version_segments": segments}
-    record = record_from_verl({**VERL, "extra_fields": extra}, **ENDS)
-    assert record["policy_versions"] == expected
-    assert record["dump_violations"] == []
-
-
-def test_segments_that_miss_tokens_are_reported() -> None:
-    extra = {**VERL["extra_fields"], "behavior_version_segments": [[3, 4]]}  # type: ignore[dict-item]
-    assert of_verl(extra_fields=extra) == [
-        "behavior_version_segments counts 4 tokens for 5 of the model"
-    ]
-    extra["behavior_version_segments"] = [3]
-    assert "[version, tokens] is due" in of_verl(extra_fields=extra)[0]
-
-
 def test_log_probabilities_that_do_not_fit_the_ids_are_reported() -> None:
     # rllm-org/rllm#816, fw-ai/cookbook#483: 3 ids, 2 log-probabilities.
     assert of_trl(completion_ids=[5, 6, 2], env_mask=None, logprobs=[-1.0, -2.0]) == [
@@ -356,13 +329,6 @@ def test_log_probabilities_that_do_not_fit_the_ids_are_reported() -> None:
     assert of_verl(response_logprobs=LOGPROBS[:-1])[0] == (
         "response_logprobs has 6 entries for 7 response_ids"
     )
-
-
-def test_log_probabilities_of_model_tokens_alone_are_placed_and_reported() -> None:
-    own = [p for p, model in zip(LOGPROBS, MASK, strict=True) if model]
-    record = record_from_trl({**TRL, "logprobs": own}, **TOLD)
-    assert record["turns"] == RECORD["turns"]
-    assert said(record) == ["logprobs has 5 entries for 7 completion_ids"]
 
 
 def test_missing_log_probabilities_stay_missing() -> None:
@@ -402,20 +368,28 @@ def test_a_mask_that_does_not_fit_the_ids_is_reported(mask: list[int]) -> None:
 def test_a_mask_that_is_none_is_reported() -> None:
     assert of_verl(response_mask=None)[0] == "response_mask is missing"
     assert of_trl(env_mask=[1, 1, 2, 0, 0, 1, 1])[0] == "env_mask[2] is 2; it must be 0 or 1"
-    assert of_trl(env_mask=[0] * 7)[0] == "env_mask is 0 everywhere: no token is the model's"
-    assert of_trl(completion_mask=[0] * 7)[0] == (
-        "completion_mask is 0 everywhere: the whole of completion_ids is masked"
+    assert of_trl(env_mask=[1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]) == []
+    assert (
+        of_trl(env_mask=[1, float("nan"), 1, 0, 0, 1, 1])[0]
+        == "env_mask[1] is nan; it must be 0 or 1"
     )
+    for name in ("env_mask", "completion_mask"):
+        assert of_trl(**{name: [0] * 7})[0] == "no token of completion_ids is the model's"
     assert of_trl(completion_mask=[1, 0, 1, 1, 1, 1, 1])[0] == (
-        "completion_mask has a 0 before a 1; padding stands at the end of completion_ids"
+        "completion_mask has a 0 before a 1, but padding ends completion_ids"
+    )
+    assert (
+        of_trl(completion_mask=[1] * 8)[0] == "completion_mask has 8 entries for 7 completion_ids"
     )
 
 
 def test_ids_that_are_none_are_reported() -> None:
     assert of_trl(completion_ids=None)[0] == "completion_ids is missing"
-    assert of_trl(completion_ids=[], env_mask=[], logprobs=[])[0] == "completion_ids is empty"
+    assert of_trl(completion_ids=[], env_mask=[], logprobs=[])[0] == (
+        "no token of completion_ids is the model's"
+    )
     assert of_trl(completion_ids=[5, 6, -100, 9, 9, 8, 2])[0] == (
-        "completion_ids[2] is -100; a token id is ≥ 0"
+        "completion_ids[2] is -100; it must be ≥ 0"
     )
     assert of_trl(completion_ids=[1.0] * 7)[0] == (
         "completion_ids[0] is 1.0; it must be an integer, not a float"
@@ -431,9 +405,9 @@ def test_a_missing_reward_is_reported() -> None:
 
 def test_rewards_are_summed_over_the_functions_that_scored() -> None:
     sample = {**TRL, "accuracy": 1.0, "format": 0.5, "unit_tests": None, "style": float("nan")}
-    columns = {"accuracy": 2.0, "format": 1.0, "unit_tests": 1.0, "style": 1.0}
+    columns = ["accuracy", "format", "unit_tests", "style"]
     record = record_from_trl(sample, reward_columns=columns, **TOLD)
-    assert record["turns"][-1]["reward"] == 2.5
+    assert record["turns"][-1]["reward"] == 1.5
     assert said(record_from_trl(sample, reward_columns=["lost"], **TOLD)) == [
         "turns[1].reward is missing"
     ]
@@ -458,8 +432,8 @@ def test_no_eos_at_the_end_is_a_truncation() -> None:
 def test_a_stop_token_ends_the_rollout() -> None:
     # huggingface/trl#5338: stop id 7, response [5, 7]; it ended, though not by the EOS.
     sample = {**TRL, "completion_ids": [5, STOP], "env_mask": None, "logprobs": [-1.0, -1.0]}
-    assert ending(sample) == (True, False, "stop_token")
-    assert ending(sample, stop_token_ids=()) == (False, True, "length")
+    assert ending(sample) == (True, False, "eos")
+    assert ending(sample, eos_token_ids=[EOS]) == (False, True, "length")
 
 
 def test_the_last_token_before_the_padding_decides() -> None:
@@ -476,8 +450,7 @@ def test_a_mask_that_goes_on_after_the_eos_is_reported() -> None:
     # bingreeky/MemGen#33: ids [5, 2, 2, 2], EOS 2, pad 0, mask [1, 1, 1, 1].
     texts = of_trl(completion_ids=[5, 2, 2, 2], env_mask=[1] * 4, logprobs=[-1.0] * 4)
     assert texts == [
-        "completion_ids[1] is the stop token 2, but the mask counts 2 tokens after it as the "
-        "model's"
+        "completion_ids[1] is the EOS 2, but the mask counts 2 tokens after it as the model's"
     ]
 
 
@@ -504,36 +477,31 @@ def test_a_truncated_sample_that_is_marked_as_ended_is_reported(reason: str) -> 
 
 
 def test_an_ending_that_the_ids_deny_is_reported() -> None:
-    ids = (
-        "but completion_ids[6] is 11, none of eos_token_ids and stop_token_ids: the rollout was "
-        "cut off by length"
-    )
-    marked = "stop_reason is 'length', a truncation, but the last turn is terminated"
-    assert of_trl(completion_ids=CUT, terminated=True) == [f"terminated is True, {ids}", marked]
-    assert of_trl(completion_ids=CUT, finish_reason="stop") == [
-        f"finish_reason is 'stop', {ids}",
-        marked,
+    ids = "but completion_ids[6] is 11, none of eos_token_ids: it was cut off by length"
+    assert of_trl(completion_ids=CUT, terminated=True) == [
+        f"terminated is True, {ids}",
+        "stop_reason is 'length', a truncation, but the last turn is terminated",
     ]
     # vllm-project/vllm#58228: tool_calls replaces length.
-    assert of_trl(completion_ids=CUT, finish_reason="tool_calls") == [
-        f"finish_reason is 'tool_calls', {ids}"
-    ]
+    for reason in ("stop", "tool_calls"):
+        sample = {**TRL, "completion_ids": CUT, "finish_reason": reason}
+        assert ending(sample) == (False, True, "length")
+        assert said(record_from_trl(sample, **TOLD)) == [f"finish_reason is {reason!r}, {ids}"]
     # agentscope-ai/Trinity-RFT#608: the length stop got lost on the way.
     assert of_trl(completion_ids=CUT, terminated=False, truncated=False) == [
         "stop_reason is 'length'; it must be None, for neither flag is set"
     ]
+
+
+def test_flags_of_the_dump_stand() -> None:
+    assert ending({**TRL, "terminated": False, "truncated": False}) == (False, False, None)
+    assert ending({**TRL, "truncated": np.bool_(True)}) == (False, True, None)
+    assert of_trl(truncated=True) == ["stop_reason is None; a finished rollout needs one"]
+    assert of_trl(truncated=True, finish_reason="max_turns") == []
+    assert of_trl(terminated=1)[0] == "terminated is 1; it must be True or False"
     assert of_trl(terminated=True, truncated=False, finish_reason="aborted") == [
-        "finish_reason is 'aborted', but terminated is True"
+        "terminated is True, but the rollout was cut off: aborted"
     ]
-
-
-def test_a_server_that_says_completed_does_not_hide_a_length_stop() -> None:
-    assert ending({**TRL, "completion_ids": CUT, "stop_reason": "completed"}) == (
-        False,
-        True,
-        "length",
-    )
-    assert ending({**TRL, "stop_reason": "completed"}) == (True, False, "eos")
 
 
 def test_a_tool_call_that_nobody_answers_is_a_truncation() -> None:
@@ -623,7 +591,7 @@ def test_a_table_gives_an_unanswered_call_its_end() -> None:
 def test_a_malformed_row_loses_no_other() -> None:
     rows = [TABLE, None, {"prompt": "a", "completion": [3]}, {"prompt": "a", "completion": "b"}]
     got = records_from_trl_completions(rows[1:], **NAMES)
-    assert got[0]["dump_violations"] == ["row is None; a mapping is due"]
+    assert got[0]["dump_violations"] == ["sample is None; a mapping is due"]
     assert got[1]["dump_violations"] == ["completion[0] is 3; a message with a role is due"]
     assert [turn["action"] for turn in got[2]["turns"]] == ["b"]
     trl = records_from_trl([TRL, 3, {}], task_id=["a", "b", "c"], environment_version="1")
@@ -677,6 +645,16 @@ def test_a_folder_is_read_by_step(tmp_path: Path) -> None:
     assert len(records_from_verl_dump(str(tmp_path / "10.jsonl"), **NAMES)) == 1
 
 
+def test_marks_ends_of_line_and_empty_files_are_no_violations(tmp_path: Path) -> None:
+    line = "\ufeff" + LINES[0] + "\r\n\r\n"
+    sound = records_from_verl_dump(LINES[:1], **NAMES)
+    assert records_from_verl_dump([line, "\ufeff\n"], **NAMES) == sound
+    (tmp_path / "1.jsonl").write_bytes(line.encode())
+    assert records_from_verl_dump(tmp_path / "1.jsonl", **NAMES) == sound
+    (tmp_path / "1.jsonl").write_bytes(b"")
+    assert records_from_verl_dump(tmp_path, **NAMES) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -684,7 +662,8 @@ def test_a_folder_is_read_by_step(tmp_path: Path) -> None:
         ({"environment_version": None}, "environment_version is None"),
         ({"eos_token_ids": 2}, "eos_token_ids is 2"),
         ({"eos_token_ids": [2, -1]}, "eos_token_ids[1] is -1"),
-        ({"stop_token_ids": ["</s>"]}, "stop_token_ids[0] is '</s>'"),
+        ({"eos_token_ids": ["</s>"]}, "eos_token_ids[0] is '</s>'"),
+        ({"stop_token_ids": [7]}, "stop_token_ids"),
         ({"pad_token_id": -1}, "pad_token_id is -1"),
         ({"policy_version": ""}, "policy_version is ''"),
         ({"policy_version": float("nan")}, "policy_version is nan"),
@@ -739,7 +718,7 @@ def test_no_sample_breaks_a_conversion(data: st.DataObject) -> None:
     for convert, sample in ((records_from_trl, TRL), (records_from_verl, VERL)):
         fields = {*sample, "prompt", "completion", "completion_mask", "attention_mask"}
         fields |= {"finish_reason", "terminated", "model_version", "min_global_steps", "rm_scores"}
-        fields |= {"behavior_version_segments", "input_ids", "prompt_mask", "truncated"}
+        fields |= {"input_ids", "metrics", "extra_fields", "truncated"}
         spoilt = data.draw(st.dictionaries(st.sampled_from(sorted(fields)), junk, max_size=4))
         for given_fields in ({**sample, **spoilt}, spoilt):
             got = convert([given_fields], **ENDS, pad_token_id=PAD)
@@ -750,6 +729,55 @@ def test_no_sample_breaks_a_conversion(data: st.DataObject) -> None:
 def test_no_line_breaks_a_conversion(lines: list[Any]) -> None:
     audit_rollouts(records_from_verl_dump(lines, **NAMES))
     audit_rollouts(records_from_trl_completions(lines, **NAMES))
+
+
+ODD = [
+    *(
+        -1,
+        10**30,
+        1j,
+        b"x",
+        {1},
+        range(3),
+        object(),
+        int,
+        pd.NA,
+        pd.NaT,
+        [None],
+        [1, [2]],
+        [1j] * 7,
+    ),
+    *(np.array(3), np.zeros((1, 7)), np.array(["a"] * 7), np.datetime64("now"), [10**30] * 7),
+    *(torch.zeros(7, device="meta"), torch.ones(7).to_sparse(), pd.Series(["a"] * 7)),
+    *(pd.DataFrame({"a": [1]}), np.ma.array([1] * 7, mask=[1] * 7), [-1] * 7, [float("inf")] * 7),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_an_odd_value_loses_no_other_sample(odd: Any) -> None:
+    for convert, sample in ((records_from_trl, TRL), (records_from_verl, VERL)):
+        options = TOLD if sample is TRL else ENDS
+        for name in [*sample, "finish_reason", "terminated", "completion", "prompt"]:
+            audit = audit_rollouts(convert([sample, {**sample, name: odd}, odd, sample], **options))
+            assert {2} <= set(audit) <= {1, 2}
+    for name in ("input", "output", "score", "step"):
+        line = {"input": "a", "output": "b", "score": 1.0, "step": 3, name: odd}
+        assert len(records_from_verl_dump([line, LINES[0]], **NAMES)) == 2
+
+
+def test_tensors_that_carry_gradients_are_read() -> None:
+    logprobs = torch.tensor(LOGPROBS, requires_grad=True)
+    for form in (logprobs, list(logprobs), logprobs.bfloat16()):
+        assert record_from_trl({**TRL, "logprobs": form}, **TOLD) == RECORD
+
+
+@pytest.mark.parametrize("mask", [[1] * 100_000, [1, 0] * 5_000])
+def test_a_long_completion_is_read_at_once(mask: list[int]) -> None:
+    sample = {"completion_ids": [5] * len(mask), "logprobs": [-0.5] * len(mask), "env_mask": mask}
+    started = time.perf_counter()
+    record = record_from_trl({**sample, "prompt_ids": [4], "reward": 1.0}, **TOLD)
+    assert time.perf_counter() - started < 1.0
+    assert sum(len(turn["token_ids"]) for turn in record["turns"]) == sum(mask)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.splitlines()[0])
