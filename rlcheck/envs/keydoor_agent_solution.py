@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import Floats, index_array, integer, real_array, refuse_where, unit_interval
+from rlcheck._inputs import (
+    Floats,
+    as_numbers,
+    distributions,
+    indices_below,
+    integer,
+    real_array,
+    unit_interval,
+)
 from rlcheck.envs.keydoor_agent import (
     ACTIONS,
     COLORS,
@@ -44,11 +52,20 @@ __all__ = [
 Reward = Callable[[State, State, bool], float]
 """r(s, s′, terminal): what a step pays; terminal where s′ ends the episode."""
 
-TIE = 1e-9  # how much worse an action may be and still count as optimal
+TIE = 1e-12  # of the largest reward times the horizon: what rounding may make of equal values
 
 
 def base_reward(state: State, next_state: State, terminal: bool) -> float:
-    """1 for success, 0 for everything else."""
+    """1 for success, 0 for everything else.
+
+    Args:
+        state: s, before the step.
+        next_state: s′, after the step.
+        terminal: whether s′ ends the episode.
+
+    Returns:
+        The reward.
+    """
     return float(next_state.succeeded)
 
 
@@ -93,7 +110,8 @@ class _Tables(NamedTuple):
 
     def rewards(self, reward: Reward, *, last: bool) -> Floats:
         """[S, A] what each action pays, with steps left after it or as the last step."""
-        return np.array(
+        return real_array(
+            "reward",
             [
                 [
                     reward(state, self.states[after], bool(over) or last)
@@ -102,7 +120,7 @@ class _Tables(NamedTuple):
                 for state, row, finished in zip(
                     self.states, self.next_state, self.finished, strict=False
                 )
-            ]
+            ],
         )
 
 
@@ -126,7 +144,7 @@ def _tables() -> _Tables:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FiniteMemoryPolicy:
     """A stochastic policy with finitely many memory states, as tables.
 
@@ -135,8 +153,8 @@ class FiniteMemoryPolicy:
     observation already seen.
 
     Args:
-        probabilities: [M, A] rows that sum to 1.
-        next_memory: [M, A, O] indices of memory states.
+        probabilities: [M, A] rows that sum to 1, M ≥ 1.
+        next_memory: [M, A, O] indices of memory states, in [0, M).
         start: index of the first memory state.
 
     Raises:
@@ -148,23 +166,21 @@ class FiniteMemoryPolicy:
     start: int = 0
 
     def __post_init__(self) -> None:
-        table = real_array("probabilities", self.probabilities)
-        if table.ndim != 2 or table.shape[1] != len(ACTIONS):
+        table = distributions("probabilities", self.probabilities)
+        if table.ndim != 2 or table.shape[1] != len(ACTIONS) or not len(table):
             raise ValueError(
-                f"probabilities has shape {table.shape}; it must be [M, {len(ACTIONS)}]"
+                f"probabilities has shape {table.shape}; it must be [M, {len(ACTIONS)}], M ≥ 1"
             )
-        refuse_where("probabilities", table, table < 0, "≥ 0")
-        sums = table.sum(axis=1)
-        refuse_where("probabilities.sum(axis=1)", sums, abs(sums - 1) > 1e-6, "1")
-        memory = index_array("next_memory", self.next_memory)
-        shape = (len(table), len(ACTIONS), len(OBSERVATIONS))
-        if memory.shape != shape:
-            raise ValueError(f"next_memory has shape {memory.shape}; it must be {shape}")
-        refuse_where("next_memory", memory, memory >= len(table), f"< {len(table)}")
-        if not 0 <= integer("start", self.start, minimum=0) < len(table):
-            raise ValueError(f"start is {self.start}; it must be < {len(table)}")
-        object.__setattr__(self, "probabilities", table)
-        object.__setattr__(self, "next_memory", memory)
+        count = len(table)
+        shape = (count, len(ACTIONS), len(OBSERVATIONS))
+        memory = indices_below("next_memory", self.next_memory, count, shape=shape)
+        start = integer("start", self.start, minimum=0)
+        if start >= count:
+            raise ValueError(f"start is {start}; it must be < {count}")
+        # Copies: what the caller does to the arrays later is no business of the policy.
+        object.__setattr__(self, "probabilities", table.copy())
+        object.__setattr__(self, "next_memory", memory.copy())
+        object.__setattr__(self, "start", start)
 
 
 def memoryless_policy(probabilities: ArrayLike) -> FiniteMemoryPolicy:
@@ -172,12 +188,17 @@ def memoryless_policy(probabilities: ArrayLike) -> FiniteMemoryPolicy:
 
     Args:
         probabilities: [O, A] a distribution of actions for each of OBSERVATIONS.
+
+    Returns:
+        The policy; its memory is the index of the observation.
+
+    Raises:
+        ValueError: the shape is wrong, or a row is no distribution.
     """
-    table = real_array("probabilities", probabilities)
-    if table.shape != (len(OBSERVATIONS), len(ACTIONS)):
-        raise ValueError(
-            f"probabilities has shape {table.shape}; it must be {(len(OBSERVATIONS), len(ACTIONS))}"
-        )
+    table = as_numbers("probabilities", probabilities)  # of its own precision
+    shape = (len(OBSERVATIONS), len(ACTIONS))
+    if table.shape != shape:
+        raise ValueError(f"probabilities has shape {table.shape}; it must have shape {shape}")
     seen = np.arange(len(OBSERVATIONS))
     memory = np.broadcast_to(seen, (len(OBSERVATIONS), len(ACTIONS), len(OBSERVATIONS)))
     return FiniteMemoryPolicy(table, memory, OBSERVATION_INDEX[START])
@@ -207,11 +228,12 @@ def policy_values(
         reward: what a step pays.
 
     Returns:
-        [H + 1, S, M] values V_n(s, m) of the unfinished states, those of the two targets' first
-        states at s = 0 and 1.
+        [H + 1, S, M] values V_n(s, m) of the unfinished states, with the indices that they have in
+        beliefs (`BeliefSolution.states` tells which is which); the two targets' first states are 0
+        and 1.
 
     Raises:
-        ValueError: the horizon or gamma is out of range.
+        ValueError: the horizon or gamma is out of range, or a reward is not finite.
 
     Reference:
         Sutton and Barto (2018), Reinforcement Learning, 2nd edition, equation 4.5.
@@ -242,7 +264,19 @@ def policy_value(
 ) -> float:
     """Exact value of a policy at the start; with the defaults, its probability of success.
 
-    Args and errors as in `policy_values`; the two targets are equally likely.
+    ½ Σ_target V_H(s_target, m_start)
+
+    Args:
+        policy: the policy.
+        task_horizon: H, steps of the whole task, ≥ 1.
+        gamma: discount, in [0, 1].
+        reward: what a step pays.
+
+    Returns:
+        The value, a mean over the two targets, which are equally likely.
+
+    Raises:
+        ValueError: the horizon or gamma is out of range, or a reward is not finite.
     """
     values = policy_values(policy, task_horizon=task_horizon, gamma=gamma, reward=reward)
     return float(values[-1, _tables().start, policy.start].mean())
@@ -265,7 +299,8 @@ class BeliefSolution:
         reward: what a step pays.
 
     Raises:
-        ValueError: the horizon or gamma is out of range.
+        ValueError: the horizon or gamma is out of range, or a reward is not finite; from the
+            methods, fewer steps are left than they ask for, or a belief is empty.
 
     Reference:
         Kaelbling, Littman and Cassandra (1998), Planning and acting in partially observable
@@ -278,6 +313,8 @@ class BeliefSolution:
         self.task_horizon = integer("task_horizon", task_horizon, minimum=1)
         self.gamma = unit_interval("gamma", gamma)
         self._pays = {last: _tables().rewards(reward, last=last) for last in (False, True)}
+        largest = max(float(abs(pays).max()) for pays in self._pays.values())
+        self._tie = TIE * largest * self.task_horizon
         self._values: dict[tuple[Belief, int], float] = {}
 
     @property
@@ -295,16 +332,21 @@ class BeliefSolution:
         return {_tables().states[state]: weight for state, weight in belief}
 
     def value(self, belief: Belief, left: int) -> float:
-        """V_n(b), with n steps left."""
+        """V_n(b), with n steps left, n ≥ 0; 0 for the empty belief of a finished task."""
+        left = integer("left", left, minimum=0)
         if left == 0 or not belief:
             return 0.0
-        key = (belief, left)
-        if key not in self._values:
-            self._values[key] = float(self.action_values(belief, left).max())
-        return self._values[key]
+        if (belief, left) not in self._values:
+            for n in range(1, left + 1):  # upwards, or a long horizon would recurse as deep
+                if (belief, n) not in self._values:
+                    self._values[belief, n] = float(self.action_values(belief, n).max())
+        return self._values[belief, left]
 
     def action_values(self, belief: Belief, left: int) -> Floats:
         """[A] Q_n(b, a), with n steps left, n ≥ 1."""
+        left = integer("left", left, minimum=1)
+        if not belief:
+            raise ValueError("belief is empty; a finished task has no actions")
         pays = self._pays[left == 1]
         worth = np.zeros(len(ACTIONS))
         for action in range(len(ACTIONS)):
@@ -314,9 +356,12 @@ class BeliefSolution:
         return worth
 
     def optimal_actions(self, belief: Belief, left: int) -> set[str]:
-        """The names of all optimal actions, with n steps left, n ≥ 1."""
+        """The names of all optimal actions, with n steps left, n ≥ 1.
+
+        Two values are equal if rounding may explain the difference: 1e-12 H max |r|.
+        """
         worth = self.action_values(belief, left)
-        return {ACTIONS[a] for a in np.flatnonzero(worth >= worth.max() - TIE)}
+        return {ACTIONS[a] for a in np.flatnonzero(worth >= worth.max() - self._tie)}
 
     @cached_property
     def beliefs(self) -> list[tuple[Belief, int]]:
@@ -338,7 +383,7 @@ class BeliefSolution:
         memory = np.zeros((len(index), len(ACTIONS), len(OBSERVATIONS)), np.intp)
         for (belief, left), node in index.items():
             worth = self.action_values(belief, left)
-            probabilities[node, np.argmax(worth >= worth.max() - TIE)] = 1.0
+            probabilities[node, np.argmax(worth >= worth.max() - self._tie)] = 1.0
             for action, observed in product(range(len(ACTIONS)), range(len(OBSERVATIONS))):
                 _, after = successors(belief, action).get(observed, (0.0, ()))
                 memory[node, action, observed] = index.get((after, left - 1), node)
@@ -368,8 +413,9 @@ def best_memoryless_policy(
 ) -> tuple[float, FiniteMemoryPolicy]:
     """The best value of the policies that look at the current observation alone, and one of them.
 
-    Searched over all deterministic ones. Without discount no stochastic one succeeds more often
-    than 1/2 either, whatever the horizon:
+    Searched over all deterministic ones. No stochastic one is better: a success takes at least
+    three steps, so that a value is at most γ² times the chance of success, and that chance is at
+    most 1/2, whatever the horizon:
 
     - Taken before the note is read, the key has a colour that does not depend on the target, and
       whether it comes to that does not either: half of these episodes hold the wrong key.
