@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import real_array
+from rlcheck._inputs import real_array, refuse_where
 from rlcheck.envs.keydoor_grid import (
     DOOR,
     GOAL,
@@ -113,33 +113,63 @@ def plot_grid(
 
     Returns:
         The axes.
+
+    Raises:
+        ValueError: a shape is wrong, a label is for something else, or a cell of the path is
+            outside the grid.
     """
     import matplotlib.pyplot as plt
 
+    count = len(grid_tables().states)
+    heights = None if values is None else real_array("values", values, shape=(count,))
+    chances = None if policy is None else real_array("policy", policy, shape=(count, len(MOVES)))
+    texts = _texts(labels)
+    way = _way(path)
     axes: Any = plt.subplots(figsize=(4.2, 4.2), layout="constrained")[1] if ax is None else ax
-    picture = np.array(
-        [[_rgb(_kind((r, c), has_key)) for c in range(WIDTH)] for r in range(HEIGHT)]
-    )
-    axes.imshow(picture)
+    _draw_cells(axes, has_key, texts if heights is None else {**texts, "start": ""})
+    live = [
+        (number, state)
+        for number, state in enumerate(grid_tables().states)
+        if state.has_key == has_key and not grid_tables().terminal[number]
+    ]
+    if heights is not None:
+        _color_cells(axes, heights, live)
+    if chances is not None:
+        _draw_arrows(axes, chances, live)
+    if len(way):
+        rows, columns = way.T
+        axes.plot(columns, rows, color=COLORS["agent"], linewidth=2.5, marker="o", markersize=4)
+    return axes  # type: ignore[no-any-return]
+
+
+def _texts(labels: dict[str, str] | None) -> dict[str, str]:
+    texts = {"key": "K", "door": "D", "goal": "G", "trap": "T", "start": "S"}
+    unknown = [name for name in labels or {} if name not in texts]
+    if unknown:
+        raise ValueError(f"labels holds {unknown}; only {', '.join(texts)} have one")
+    return texts | (labels or {})
+
+
+def _way(path: Iterable[Cell] | None) -> NDArray[np.float64]:
+    """[T, 2] the cells of a path."""
+    cells = real_array("path", list(path or ()))
+    if cells.size and (cells.ndim != 2 or cells.shape[1] != 2):
+        raise ValueError(f"path has shape {cells.shape}; it must be [T, 2]")
+    outside = (cells < 0) | (cells >= (HEIGHT, WIDTH)) if cells.size else np.zeros(0, np.bool_)
+    refuse_where("path", cells, outside, "inside the grid")
+    return cells
+
+
+def _draw_cells(axes: Any, has_key: bool, texts: dict[str, str]) -> None:
+    kinds = {cell: _kind(cell, has_key) for cell in np.ndindex(HEIGHT, WIDTH)}
+    axes.imshow(np.reshape([_rgb(kind) for kind in kinds.values()], (HEIGHT, WIDTH, 3)))
     axes.set_xticks(np.arange(WIDTH + 1) - 0.5, [])
     axes.set_yticks(np.arange(HEIGHT + 1) - 0.5, [])
     axes.grid(color="#d8d3c6", linewidth=0.8)
     axes.tick_params(length=0)
-    texts = {"key": "K", "door": "D", "goal": "G", "trap": "T", "start": "S"} | (labels or {})
-    shown = {row_column: _kind(row_column, has_key) for row_column in np.ndindex(HEIGHT, WIDTH)}
-    for (row, column), kind in shown.items():
-        if kind in texts and (kind != "start" or values is None):
+    for (row, column), kind in kinds.items():
+        if kind in texts:
             axes.text(column, row, texts[kind], ha="center", va="center", weight="bold")
-    states = [(n, s) for n, s in enumerate(grid_tables().states) if s.has_key == has_key]
-    live = [(n, s) for n, s in states if not grid_tables().terminal[n]]
-    if values is not None:
-        _color_cells(axes, real_array("values", values), live)
-    if policy is not None:
-        _draw_arrows(axes, real_array("policy", policy), live)
-    if path is not None:
-        rows, columns = zip(*path, strict=True)
-        axes.plot(columns, rows, color=COLORS["agent"], linewidth=2.5, marker="o", markersize=4)
-    return axes  # type: ignore[no-any-return]
 
 
 def _color_cells(

@@ -13,6 +13,7 @@ The rules are tables over all states; the environment, its vectorised form and t
 read the same ones.
 """
 
+import operator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -167,7 +168,7 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
             raise ValueError(
                 f"render_mode is {render_mode!r}; it must be None, 'ansi' or 'rgb_array'"
             )
-        self.step_limit = integer("step_limit", step_limit, minimum=1)
+        self.step_limit = count("step_limit", step_limit)
         self.render_mode = render_mode
         self.action_space = gym.spaces.Discrete(self.action_dim)
         self.observation_space = gym.spaces.Box(0.0, 1.0, (self.observation_dim,), np.float32)
@@ -204,21 +205,17 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
         Raises:
             ValueError: the start is none, an option is unknown, or both ask for different starts.
         """
-        options = dict(options or {})
-        asked = options.pop("start", None)
-        if options:
-            raise ValueError(f"options holds {list(options)}; only 'start' is known")
+        if start is not None and not _is_start(start):
+            raise ValueError(f"start is {start!r}; it must be one of {STARTS}")
+        asked = asked_start(options)
+        if asked is not None and not _is_start(asked):
+            raise ValueError(f"options asks for start {asked!r}; it must be one of {STARTS}")
         if start is not None:
             if asked is not None and tuple(asked) != tuple(start):
                 raise ValueError(f"start is {start!r}, but options asks for {asked!r}")
             asked = start
-        if asked is not None and tuple(asked) not in STARTS:
-            raise ValueError(f"start is {asked!r}; it must be one of {STARTS}")
-        if seed is not None:
-            self._seed = None
-        elif self._seed is not None:
-            seed, self._seed = self._seed, None
-        super().reset(seed=seed)
+        super().reset(seed=self._seed if seed is None else seed)
+        self._seed = None
         drawn = int(self.np_random.integers(len(STARTS)))
         chosen = drawn if asked is None else STARTS.index(tuple(asked))
         self._state = int(self._tables.start[chosen])
@@ -244,9 +241,7 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
         """
         if self._state is None or self._over:
             raise ResetNeeded("the episode is over, or none has begun: call reset() before step()")
-        move = integer("action", action, minimum=0)
-        if move >= self.action_dim:
-            raise ValueError(f"action is {action}; it must be an integer from 0 to 3")
+        move = _action(action)
         reward = float(self._tables.reward[self._state, move])
         self._state = int(self._tables.next_state[self._state, move])
         self._steps += 1
@@ -268,3 +263,35 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
         from rlcheck.envs.drawing import grid_picture, grid_text
 
         return (grid_text if self.render_mode == "ansi" else grid_picture)(self.state)
+
+
+def count(name: str, value: Any) -> int:
+    """An integer ≥ 1, and no boolean."""
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {value}; it must be an integer ≥ 1")
+    return integer(name, value, minimum=1)
+
+
+def asked_start(options: dict[str, Any] | None) -> Any:
+    """What the options of a reset ask for as the start; None if nothing."""
+    unknown = [name for name in options or {} if name != "start"]
+    if unknown:
+        raise ValueError(f"options holds {unknown}; only 'start' is known")
+    return (options or {}).get("start")
+
+
+def _is_start(cell: Any) -> bool:
+    try:
+        return tuple(cell) in STARTS
+    except (TypeError, ValueError):  # no cell at all; rows of arrays
+        return False
+
+
+def _action(action: Any) -> int:
+    try:
+        move = operator.index(action)
+    except TypeError:
+        move = -1
+    if not 0 <= move < len(MOVES):
+        raise ValueError(f"action is {action!r}; it must be an integer from 0 to {len(MOVES) - 1}")
+    return move

@@ -5,16 +5,18 @@ linear equations over the S states. A terminal state is worth 0.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import Floats, real_array, refuse_where, unit_interval
+from rlcheck._inputs import Floats, distributions, integer, real_array, unit_interval
 from rlcheck.envs.keydoor_grid import GOAL, STARTS, grid_tables
 
 __all__ = [
     "GridSolution",
+    "Rollouts",
     "greedy_policy",
     "policy_q_values",
     "policy_values",
@@ -24,7 +26,7 @@ __all__ = [
     "uniform_policy",
 ]
 
-TIE = 1e-9  # how much worse an action may be and still count as optimal
+TIE = 1e-12  # how much worse an action may be and still count as optimal
 
 
 class GridSolution(NamedTuple):
@@ -43,20 +45,31 @@ def solve_grid(gamma: float = 0.99) -> GridSolution:
     Args:
         gamma: discount, in [0, 1).
 
+    Returns:
+        GridSolution(values, q_values, policy), arrays of the caller's own.
+
     Raises:
         ValueError: gamma is out of range.
 
     Reference:
         Sutton and Barto (2018), Reinforcement Learning, 2nd edition, section 4.3.
     """
-    policy = uniform_policy()
-    while True:
-        q_values = policy_q_values(policy, gamma=gamma)
-        best = q_values >= q_values.max(axis=1, keepdims=True) - TIE
-        improved = best / best.sum(axis=1, keepdims=True)
-        if (improved == policy).all():
-            return GridSolution(policy_values(policy, gamma=gamma), q_values, policy)
-        policy = improved
+    return GridSolution(*(array.copy() for array in _solve(_discount(gamma))))
+
+
+@cache
+def _solve(gamma: float) -> GridSolution:
+    q_values = policy_q_values(uniform_policy(), gamma=gamma)
+    actions = q_values.argmax(axis=1)
+    rows = np.arange(len(actions))
+    while True:  # an action is left only for a better one, so that no policy comes twice
+        q_values = policy_q_values(np.eye(4)[actions], gamma=gamma)
+        values = q_values.max(axis=1)
+        better = values > q_values[rows, actions] + TIE
+        if not better.any():
+            best = q_values >= values[:, np.newaxis] - TIE
+            return GridSolution(values, q_values, best / best.sum(axis=1, keepdims=True))
+        actions = np.where(better, q_values.argmax(axis=1), actions)
 
 
 def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
@@ -107,12 +120,18 @@ def greedy_policy(score: Callable[[NDArray[np.float32]], Any] | ArrayLike) -> Fl
     """[S, 4] the policy that takes the action with the highest score, the first one in a tie.
 
     Args:
-        score: [S, 4] scores, or a function from observations [S, 15] to them.
+        score: [S, 4] scores, or a function from observations [S, 15] to them; −inf forbids an
+            action.
+
+    Returns:
+        [S, 4] one-hot rows.
+
+    Raises:
+        ValueError: the shape is wrong, or a score is NaN.
     """
-    tables = grid_tables()
-    scores = real_array("score", score(tables.observation.copy()) if callable(score) else score)
-    if scores.shape != (len(tables.states), 4):
-        raise ValueError(f"score has shape {scores.shape}; it must be {(len(tables.states), 4)}")
+    seen = grid_tables().observation
+    found = score(seen.copy()) if callable(score) else score
+    scores = real_array("score", found, shape=(len(seen), 4), allow="infinite")
     chosen: Floats = np.eye(4)[scores.argmax(axis=1)]
     return chosen
 
@@ -130,16 +149,19 @@ def rollout_returns(policy: ArrayLike, *, step_limit: int = 60) -> Rollouts:
 
     Args:
         policy: [S, 4] probabilities; the likeliest action is taken, the first one in a tie.
-        step_limit: steps after which an episode is truncated.
+        step_limit: steps after which an episode is truncated, ≥ 1.
 
     Returns:
         Rollouts(returns, success, steps), each over `start_positions`.
+
+    Raises:
+        ValueError: a row is no distribution, or the limit is no integer ≥ 1.
     """
     tables = grid_tables()
     actions = _distributions(policy).argmax(axis=1)
     state = tables.start.copy()
     returns, steps = np.zeros(len(STARTS)), np.zeros(len(STARTS), np.intp)
-    for _ in range(step_limit):
+    for _ in range(integer("step_limit", step_limit, minimum=1)):
         going = ~tables.terminal[state]
         returns += np.where(going, tables.reward[state, actions[state]], 0.0)
         steps += going
@@ -149,13 +171,10 @@ def rollout_returns(policy: ArrayLike, *, step_limit: int = 60) -> Rollouts:
 
 
 def _distributions(policy: ArrayLike) -> Floats:
-    chances = real_array("policy", policy)
+    chances = distributions("policy", policy)
     shape = (len(grid_tables().states), 4)
     if chances.shape != shape:
         raise ValueError(f"policy has shape {chances.shape}; it must be {shape}")
-    refuse_where("policy", chances, chances < 0, "≥ 0")
-    sums = chances.sum(axis=1)
-    refuse_where("policy.sum(axis=1)", sums, abs(sums - 1) > 1e-6, "1")
     return chances
 
 

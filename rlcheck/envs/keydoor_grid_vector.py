@@ -8,12 +8,21 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import index_array, integer
-from rlcheck.envs.keydoor_grid import GOAL, STEP_LIMIT, KeyDoorGrid, grid_tables
+from rlcheck._inputs import as_numbers, indices_below
+from rlcheck.envs.keydoor_grid import (
+    GOAL,
+    STARTS,
+    STEP_LIMIT,
+    KeyDoorGrid,
+    asked_start,
+    count,
+    grid_tables,
+)
 
 __all__ = ["KeyDoorGridVector"]
 
 Bools = NDArray[np.bool_]
+REASONS = np.array([None, "goal", "trap", "timeout"], dtype=object)
 
 
 class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int64], Any]):
@@ -26,6 +35,9 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         num_envs: N ≥ 1.
         seed: seeds the first reset, unless that brings a seed of its own.
         step_limit: steps after which an episode is truncated, ≥ 1.
+
+    Raises:
+        ValueError: a number is no integer ≥ 1; the text names it and its value.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  as Gymnasium has it
@@ -33,8 +45,8 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
     def __init__(
         self, num_envs: int, seed: int | None = None, step_limit: int = STEP_LIMIT
     ) -> None:
-        self.num_envs = integer("num_envs", num_envs, minimum=1)
-        self.step_limit = integer("step_limit", step_limit, minimum=1)
+        self.num_envs = count("num_envs", num_envs)
+        self.step_limit = count("step_limit", step_limit)
         self.single_observation_space = gym.spaces.Box(
             0.0, 1.0, (KeyDoorGrid.observation_dim,), np.float32
         )
@@ -55,30 +67,23 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         """Begin an episode in every grid.
 
         Args:
-            seed: one seed for all N, whose starts are drawn from one stream.
-            options: {"start": [N] indices in `start_positions`} asks for starts.
+            seed: one seed for all N, whose starts are drawn from one stream; None goes on drawing.
+            options: {"start": cell} asks for one start for all, {"start": [N, 2] cells} for each.
 
         Returns:
-            (observations [N, 15], info).
+            (observations [N, 15], info), with an empty info.
+
+        Raises:
+            ValueError: a start is none, or an option is unknown.
         """
-        options = dict(options or {})
-        asked = options.pop("start", None)
-        if options:
-            raise ValueError(f"options holds {list(options)}; only 'start' is known")
-        if seed is not None:
-            self._seed = None
-        elif self._seed is not None:
-            seed, self._seed = self._seed, None
-        super().reset(seed=seed)
-        starts = self._draw(self.num_envs)
-        if asked is not None:
-            index = index_array("start", asked, shape=(self.num_envs,))
-            if (index >= len(self._tables.start)).any():
-                raise ValueError(f"start holds {index.max()}; there are {len(self._tables.start)}")
-            starts = self._tables.start[index]
-        self.states = starts
+        asked = asked_start(options)
+        chosen = None if asked is None else self._starts(asked)
+        super().reset(seed=self._seed if seed is None else seed)
+        self._seed = None
+        drawn = self._draw(self.num_envs)
+        self.states = drawn if chosen is None else chosen
         self._steps = np.zeros(self.num_envs, np.intp)
-        return self._tables.observation[starts], {}
+        return self._tables.observation[self.states], {}
 
     def step(
         self, actions: ArrayLike
@@ -89,8 +94,11 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
             actions: [N] integers from 0 to 3.
 
         Returns:
-            (observations [N, 15], rewards [N], terminated [N], truncated [N], info); info has
-            `final_obs` [N, 15], what the step ended in before any reset, and `success` [N].
+            (observations [N, 15], rewards [N], terminated [N], truncated [N], info). What the step
+            ended in, before any reset, is in info for every grid: `final_obs` [N, 15], `success`
+            [N] and `stop_reason` [N], each with the mask `_final_obs` and so on as Gymnasium has
+            it: `_final_obs` is where an episode ended, the others hold everywhere. `final_info`
+            has the last two again, under the mask of ends.
 
         Raises:
             gymnasium.error.ResetNeeded: `reset` was not called.
@@ -98,21 +106,55 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         """
         if self.states is None:
             raise ResetNeeded("reset() must be called before step()")
-        chosen = index_array("actions", actions, shape=(self.num_envs,))
-        if (chosen >= KeyDoorGrid.action_dim).any():
-            raise ValueError(f"actions holds {chosen.max()}; they are integers from 0 to 3")
+        chosen = indices_below("actions", actions, KeyDoorGrid.action_dim, shape=(self.num_envs,))
         rewards = self._tables.reward[self.states, chosen]
         reached = self._tables.next_state[self.states, chosen]
         self._steps += 1
         terminated = self._tables.terminal[reached]
         truncated = (self._steps >= self.step_limit) & ~terminated
-        info = {"final_obs": self._tables.observation[reached], "success": self._goal[reached]}
-        over = np.flatnonzero(terminated | truncated)
-        self.states = reached
-        self.states[over] = self._draw(len(over))
+        info = self._ends(reached, terminated, truncated)
+        over = np.flatnonzero(info["_final_obs"])
+        reached[over] = self._draw(len(over))
         self._steps[over] = 0
-        return self._tables.observation[self.states], rewards, terminated, truncated, info
+        self.states = reached
+        return self._tables.observation[reached], rewards, terminated, truncated, info
 
-    def _draw(self, count: int) -> NDArray[np.intp]:
+    def _ends(
+        self, reached: NDArray[np.intp], terminated: Bools, truncated: Bools
+    ) -> dict[str, Any]:
+        over = terminated | truncated
+        success = self._goal[reached]
+        reasons = REASONS[np.where(truncated, 3, np.where(success, 1, 2 * terminated))]
+        everywhere = np.ones(self.num_envs, np.bool_)
+        return {
+            "final_obs": self._tables.observation[reached],
+            "_final_obs": over,
+            "success": success,
+            "_success": everywhere,
+            "stop_reason": reasons,
+            "_stop_reason": everywhere.copy(),
+            "final_info": {
+                "success": success & over,
+                "_success": over.copy(),
+                "stop_reason": reasons.copy(),
+                "_stop_reason": over.copy(),
+            },
+            "_final_info": over.copy(),
+        }
+
+    def _starts(self, asked: Any) -> NDArray[np.intp]:
+        """[N] states of the starts that are asked for."""
+        cells = as_numbers("start", asked)
+        if cells.shape not in ((2,), (self.num_envs, 2)):
+            raise ValueError(
+                f"start has shape {cells.shape}; it must be a cell or {self.num_envs} of them"
+            )
+        same = (cells[..., np.newaxis, :] == np.array(STARTS)).all(axis=-1)  # [(N,) starts]
+        if not same.any(axis=-1).all():
+            wrong = cells.reshape(-1, 2)[np.flatnonzero(~same.any(axis=-1))[0]]
+            raise ValueError(f"start is {tuple(wrong.tolist())}; it must be one of {STARTS}")
+        return np.broadcast_to(self._tables.start[same.argmax(axis=-1)], self.num_envs).copy()
+
+    def _draw(self, number: int) -> NDArray[np.intp]:
         starts = self._tables.start
-        return starts[self.np_random.integers(len(starts), size=count)]
+        return starts[self.np_random.integers(len(starts), size=number)]
