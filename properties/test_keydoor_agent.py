@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -45,6 +45,7 @@ from rlcheck.grading.compare import assert_close, discounted_terms, exact, neare
 from rlcheck.grading.laws import law
 from rlcheck.rollouts import TERMINATION_REASONS, TRUNCATION_REASONS
 
+from .environments import Answer, assert_refused, seeds
 from .strategies import DISCOUNTS, Refusal, digits, discounts, evenly, refusals, refuse, steps
 
 NAN, INF = float("nan"), float("inf")
@@ -103,20 +104,6 @@ IMPOSSIBLE = (
         for mode in ("human", "ANSI", "", 0)
     ),
 )
-
-
-class Answer(NamedTuple):
-    """What a step answers."""
-
-    observation: str
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
-
-    @property
-    def over(self) -> bool:
-        return self.terminated or self.truncated
 
 
 @dataclass(frozen=True)
@@ -192,11 +179,6 @@ def plays(min_size: int = 1) -> st.SearchStrategy[Play]:
     return st.tuples(settled, codes).map(lambda drawn: played(*drawn))
 
 
-def seeds() -> st.SearchStrategy[int]:
-    """Seeds of a random generator."""
-    return st.integers(0, 2**32 - 1)
-
-
 def follow(environment: Any, play: Play, **more: Any) -> Episode:
     """The episode that an environment makes of a play."""
     begun = environment.reset(**{"target": play.target} | more)
@@ -220,18 +202,6 @@ def targets(environment: Any, count: int = DRAWS, **first_reset: Any) -> list[st
         environment.reset(**first_reset if index == 0 else {})
         drawn.append(environment.target)
     return drawn
-
-
-def assert_refused(environment: Any, refusal: Refusal) -> None:
-    """The call raises an error that names the argument and its value."""
-    method, *arguments = refusal.args
-    try:
-        answer = getattr(environment, method)(*arguments, **refusal.kwargs)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    else:
-        raise AssertionError(f"{refusal} is not refused; the answer is {answer}")
-    assert refusal.says in said
 
 
 def first(actions: tuple[str, ...], verb: str) -> int:

@@ -5,10 +5,9 @@ A description completes the sentence "It behaves as if it …".
 
 import functools
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
 
+from properties.alternatives.wrong_environments import Wrong, declaring
+from properties.environments import Answer
 from rlcheck.envs import keydoor_agent as rules
 from rlcheck.envs.keydoor_agent import (
     ACTIONS,
@@ -29,53 +28,9 @@ from rlcheck.envs.keydoor_agent import (
     transition,
 )
 
-E = TypeVar("E", bound=type[KeyDoorAgentEnv])
-
 as_reset = functools.wraps(KeyDoorAgentEnv.reset)  # which Gymnasium's checker reads
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """An environment with one mistake; `report` names the public reports that tell of it."""
-
-    environment: type[KeyDoorAgentEnv]
-    description: str
-    report: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self.environment.__name__
-
-
 WRONG: list[Wrong] = []
-
-
-def wrong(description: str, *, report: str | None = None) -> Callable[[E], E]:
-    """Declare the decorated class as wrong."""
-
-    def declare(environment: E) -> E:
-        WRONG.append(Wrong(environment, description, report))
-        return environment
-
-    return declare
-
-
-class Answer(NamedTuple):
-    """What a step answers."""
-
-    observation: str
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
-
-    @property
-    def over(self) -> bool:
-        return self.terminated or self.truncated
-
-    def informing(self, **changes: Any) -> "Answer":
-        """The same with other fields in its info."""
-        return self._replace(info=self.info | changes)
+wrong = declaring(WRONG)
 
 
 class Altered(KeyDoorAgentEnv):
