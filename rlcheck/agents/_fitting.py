@@ -1,0 +1,227 @@
+"""What the offline learners share: the log as tensors, gradient steps over it, Q-learning on it."""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from rlcheck._inputs import integer, scalar, unit_interval
+from rlcheck.agents.actor_critic import one_thread
+from rlcheck.agents.datasets import GridTransition
+from rlcheck.agents.q_networks import grid_network
+
+__all__ = [
+    "FittingSettings",
+    "LoggedSteps",
+    "QFitting",
+    "draw_seeds",
+    "fit_q_network",
+    "gradient_steps",
+    "logged_steps",
+]
+
+
+@dataclass(frozen=True)
+class FittingSettings:
+    """What an offline learner needs to be told besides its own constants.
+
+    `target_interval` is the number of gradient steps after which the target network becomes a copy
+    of the one that is trained; what the targets take from it is computed once, for the whole log.
+
+    Raises:
+        ValueError: gamma lies outside [0, 1], the learning rate is not above 0, or one of the
+            others is no integer ≥ 1; the text names it.
+    """
+
+    gamma: float = 0.99
+    batch_size: int = 256
+    learning_rate: float = 3e-3
+    target_interval: int = 20
+    hidden_size: int = 64
+
+    def __post_init__(self) -> None:
+        unit_interval("gamma", self.gamma)
+        for name in ("batch_size", "target_interval", "hidden_size"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), minimum=1))
+        if (rate := scalar("learning_rate", self.learning_rate)) <= 0:
+            raise ValueError(f"learning_rate is {rate}; it must be > 0")
+
+
+class LoggedSteps(NamedTuple):
+    """The N steps of a log as tensors."""
+
+    observations: Tensor  # [N, 15]
+    actions: Tensor  # [N] int64
+    rewards: Tensor  # [N]
+    next_observations: Tensor  # [N, 15] what the step ended in
+    terminal: Tensor  # [N] true terminals only: a step that was cut off bootstraps
+    states: Tensor  # [N] int64, indices in grid_tables().states
+    next_states: Tensor  # [N] int64
+
+    def rows(self, index: Tensor) -> "LoggedSteps":
+        """Some of the steps."""
+        return LoggedSteps(*(column[index] for column in self))
+
+
+def logged_steps(transitions: Sequence[GridTransition]) -> LoggedSteps:
+    """The transitions of a log, in their order, as float32, int64 and bool."""
+    if len(transitions) == 0:
+        raise ValueError("transitions is empty; there is nothing to learn from")
+    columns = {name: [getattr(t, name) for t in transitions] for name in GridTransition._fields}
+    return LoggedSteps(
+        torch.from_numpy(np.array(columns["observation"], np.float32)),
+        torch.tensor(columns["action"]),
+        torch.tensor(columns["reward"], dtype=torch.float32),
+        torch.from_numpy(np.array(columns["next_observation"], np.float32)),
+        torch.tensor(columns["terminated"]),
+        torch.tensor(columns["state"]),
+        torch.tensor(columns["next_state"]),
+    )
+
+
+def draw_seeds(seed: int, count: int) -> list[int]:
+    """Seeds of independent streams."""
+    sequence = np.random.SeedSequence(integer("seed", seed, minimum=0))
+    return [int(state) for state in sequence.generate_state(count)]
+
+
+def gradient_steps(
+    loss_of: Callable[[Tensor], Tensor],
+    parameters: Iterable[Tensor],
+    *,
+    rows: int,
+    seed: int,
+    epochs: int,
+    settings: FittingSettings,
+    label: str,
+) -> list[float]:
+    """Adam on minibatches; every epoch goes once through all rows, in an order of its own.
+
+    Args:
+        loss_of: the loss of the rows of a batch, given their indices [B].
+        parameters: what is trained.
+        rows: how many there are.
+        seed: of the orders.
+        epochs: how many, ≥ 0.
+        settings: batch size and learning rate.
+        label: of the bar that a terminal shows.
+
+    Returns:
+        The mean loss of each epoch.
+    """
+    optimizer = torch.optim.Adam(list(parameters), lr=settings.learning_rate, fused=True)
+    generator = torch.Generator().manual_seed(seed)
+    losses = torch.zeros(integer("epochs", epochs, minimum=0), dtype=torch.float64)
+    with one_thread():
+        for epoch in tqdm(range(len(losses)), desc=label, disable=None, leave=False):
+            order = torch.randperm(rows, generator=generator)
+            for batch in order.split(settings.batch_size):
+                loss = loss_of(batch)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                losses[epoch] += loss.detach() * len(batch) / rows
+    return losses.tolist()
+
+
+Targets = Callable[[LoggedSteps, nn.Module, nn.Module], Tensor]
+"""[N] targets of steps, from the network that is trained and the target network."""
+
+Penalty = Callable[[Tensor, Tensor], Tensor]
+"""What is added to the loss, from Q [B, 4] and the actions of the log [B]."""
+
+
+class QFitting:
+    """The loss of Q-learning on a log.
+
+    L = mean of (y − Q(s, a))² + penalty,  y a constant
+
+    Where the targets read the target network alone, they change with it only, and are computed for
+    the whole log then; otherwise for every batch.
+    """
+
+    def __init__(
+        self,
+        steps: LoggedSteps,
+        network: nn.Module,
+        targets: Targets,
+        *,
+        interval: int,
+        penalty: Penalty | None = None,
+        every_step: bool = False,
+    ) -> None:
+        self.steps, self.network, self.penalty = steps, network, penalty
+        self.targets, self.interval, self.every_step = targets, interval, every_step
+        self.target = copy.deepcopy(network).requires_grad_(False)
+        self.known: Tensor | None = None
+        self.taken = 0
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """The loss of some rows; the target network is renewed when its time has come."""
+        if self.taken % self.interval == 0:
+            self.renew()
+        self.taken += 1
+        q_values = self.network(self.steps.observations[batch])  # [B, 4]
+        actions = self.steps.actions[batch]
+        chosen = q_values.gather(1, actions.unsqueeze(1)).squeeze(1)
+        loss: Tensor = (self.targets_of(batch) - chosen).square().mean()
+        return loss if self.penalty is None else loss + self.penalty(q_values, actions)
+
+    @torch.no_grad()
+    def renew(self) -> None:
+        """Copy the network that is trained into the target network."""
+        self.target.load_state_dict(self.network.state_dict())
+        if not self.every_step:
+            self.known = self.targets(self.steps, self.network, self.target)
+
+    @torch.no_grad()
+    def targets_of(self, batch: Tensor) -> Tensor:
+        """[B] targets."""
+        if self.known is not None:
+            return self.known[batch]
+        return self.targets(self.steps.rows(batch), self.network, self.target)
+
+
+def fit_q_network(
+    transitions: Sequence[GridTransition],
+    targets: Targets,
+    *,
+    seed: int,
+    epochs: int,
+    label: str,
+    settings: FittingSettings | None = None,
+    penalty: Penalty | None = None,
+    every_step: bool = False,
+) -> tuple[nn.Sequential, list[float]]:
+    """Fit Q to targets on a log; initial weights and orders are drawn from the seed.
+
+    Returns:
+        (network, losses): values [N, 4] of observations [N, 15], and the mean loss of each epoch.
+    """
+    settings = settings or FittingSettings()
+    weights, order = draw_seeds(seed, 2)
+    steps = logged_steps(transitions)
+    network = grid_network(seed=weights, hidden_size=settings.hidden_size)
+    loss = QFitting(
+        steps,
+        network,
+        targets,
+        interval=settings.target_interval,
+        penalty=penalty,
+        every_step=every_step,
+    )
+    losses = gradient_steps(
+        loss,
+        network.parameters(),
+        rows=len(steps.actions),
+        seed=order,
+        epochs=epochs,
+        settings=settings,
+        label=label,
+    )
+    return network, losses
