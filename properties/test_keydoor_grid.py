@@ -405,6 +405,7 @@ def test_a_move_into_a_wall_the_border_or_the_shut_door_goes_nowhere(keydoor_gri
 @law(play=plays())
 @example(play=TO_GOAL)
 @example(play=way((2, 2), "K", DOWN, UP, DOWN, UP))
+@example(play=way((2, 2), "K", LEFT, LEFT, RIGHT))
 def test_the_key_is_taken_by_stepping_on_it_and_kept(keydoor_grid, play):
     """The key is had from the first step on its cell to the end of the episode, never before."""
     answers = new_episode(keydoor_grid, play).answers
@@ -617,15 +618,18 @@ def life_of(keydoor_grid: Any) -> type[RuleBasedStateMachine]:
             if self.left or refusal.args[0] == "reset":
                 assert_refused(self.environment, refusal)
 
-        @rule(code=evenly(CODES), form=st.sampled_from(FORMS))
-        def go(self, code: int, form: Callable[[int], Any]) -> None:
+        @rule(codes=st.lists(evenly(CODES), min_size=1, max_size=6), form=st.sampled_from(FORMS))
+        def go(self, codes: list[int], form: Callable[[int], Any]) -> None:
+            for code in codes if self.left else ():
+                run = (code,) if code < 4 else shortest_way(self.place, GOALS[code - 4])
+                for action in run[: self.left]:
+                    self.step(action, form)
+
+        @rule(action=evenly(4))
+        def step_outside_an_episode(self, action: int) -> None:
             if not self.left:
                 with pytest.raises(ResetNeeded):
-                    self.environment.step(form(code % 4))
-                return
-            run = (code,) if code < 4 else shortest_way(self.place, GOALS[code - 4])
-            for action in run[: self.left]:
-                self.step(action, form)
+                    self.environment.step(action)
 
         def step(self, action: int, form: Callable[[int], Any]) -> None:
             answer = Answer(*self.environment.step(form(action)))
