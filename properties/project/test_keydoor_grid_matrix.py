@@ -1,11 +1,12 @@
-"""The laws of the key-door grid notice every wrong grid, and each of them notices one."""
+"""The laws of the key-door grid, and of many at once, notice all that is wrong, each something."""
 
 import pytest
 
 pytest.importorskip("gymnasium")
 
 from properties import test_keydoor_grid as grid
-from properties.alternatives.keydoor_grid_wrong import WRONG
+from properties import test_keydoor_grid_vector as vector
+from properties.alternatives import keydoor_grid_vector_wrong, keydoor_grid_wrong
 from properties.project.environment_matrix import (
     NOTICED,
     assert_described_once,
@@ -16,7 +17,11 @@ from properties.project.environment_matrix import (
 from rlcheck.envs import KeyDoorGrid
 
 SEEDS = range(1, 11)
-LAWS = laws_in(grid)
+WRONG = keydoor_grid_wrong.WRONG
+MATRICES = {
+    "one": (laws_in(grid), WRONG),
+    "vector": (laws_in(vector), keydoor_grid_vector_wrong.WRONG),
+}
 # What only a longer life of an environment can show.
 SEEN_IN_A_LIFE = (
     "BeginsByItself",
@@ -31,16 +36,18 @@ SEEN_IN_A_LIFE = (
 )
 
 
+@pytest.mark.parametrize("form", MATRICES)
 def test_every_wrong_grid_is_noticed_and_every_law_notices_one(
-    pytestconfig: pytest.Config,
+    form: str, pytestconfig: pytest.Config
 ) -> None:
-    assert gaps(LAWS, WRONG, int(pytestconfig.getoption("--hypothesis-seed"))) == []
+    assert gaps(*MATRICES[form], int(pytestconfig.getoption("--hypothesis-seed"))) == []
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", MATRICES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_wrong_grid_is_noticed_at_ten_seeds(seed: int) -> None:
-    assert gaps(LAWS, WRONG, seed) == []
+def test_every_wrong_grid_is_noticed_at_ten_seeds(form: str, seed: int) -> None:
+    assert gaps(*MATRICES[form], seed) == []
 
 
 @pytest.mark.parametrize("name", SEEN_IN_A_LIFE)
@@ -56,3 +63,4 @@ def test_the_right_grid_survives_the_same_lives() -> None:
 
 def test_wrong_grids_are_described_once() -> None:
     assert_described_once(WRONG, at_least=50)
+    assert_described_once(keydoor_grid_vector_wrong.WRONG, at_least=25)
