@@ -47,38 +47,40 @@ class Answer(NamedTuple):
     share: float  # of the answers in the log
 
 
-def _answers(good: tuple[str, float], **wrong: float) -> tuple[Answer, ...]:
-    text, share = good
-    rest = 1.0 - share - sum(wrong.values())
+def _answers(good: str, share: float, wrong: dict[str, float]) -> tuple[Answer, ...]:
+    evasive = 1.0 - share - sum(wrong.values())
     return (
-        Answer(text, 1.0, share),
-        *(Answer(name.replace("_", " "), 0.0, often) for name, often in wrong.items()),
-        Answer("i do not know", 0.5, rest),
+        Answer(good, 1.0, share),
+        *(Answer(text, 0.0, often) for text, often in wrong.items()),
+        Answer("i do not know", 0.5, evasive),
     )
 
 
 ANSWERS: dict[str, tuple[Answer, ...]] = {
     "what does the cat eat": _answers(
-        ("the cat eats fish", 0.2), the_cat_eats_seeds=0.3, the_cat_sleeps=0.15
+        "the cat eats fish", 0.2, {"the cat eats seeds": 0.3, "the cat sleeps": 0.15}
     ),
     "what does the dog eat": _answers(
-        ("the dog eats meat", 0.2), the_dog_eats_the_mat=0.3, it_sleeps=0.1
+        "the dog eats meat", 0.2, {"the dog eats the mat": 0.3, "it sleeps": 0.1}
     ),
-    "what does the bird eat": _answers(("it eats seeds", 0.2), it_eats_meat=0.35),
+    "what does the bird eat": _answers("it eats seeds", 0.2, {"it eats meat": 0.35}),
     "where does the cat sleep": _answers(
-        ("it sleeps on the mat", 0.2), it_sleeps_in_the_nest=0.2, it_eats_fish=0.2
+        "it sleeps on the mat", 0.2, {"it sleeps in the nest": 0.2, "it eats fish": 0.2}
     ),
     "where does the dog sleep": _answers(
-        ("it sleeps in the house", 0.2), it_sleeps_in_the_nest=0.25, it_sleeps_on_the_mat=0.15
+        "it sleeps in the house",
+        0.2,
+        {"it sleeps in the nest": 0.25, "it sleeps on the mat": 0.15},
     ),
-    "where does the bird sleep": _answers(("in the nest", 0.55), on_the_mat=0.2),
-    "who can fly": _answers(("the bird can fly", 0.2), the_cat=0.2, the_dog=0.2),
-    "who eats fish": _answers(("the cat", 0.5), the_bird=0.2),
+    "where does the bird sleep": _answers("in the nest", 0.55, {"on the mat": 0.2}),
+    "who can fly": _answers("the bird can fly", 0.2, {"the cat": 0.2, "the dog": 0.2}),
+    "who eats fish": _answers("the cat", 0.5, {"the bird": 0.2}),
 }
 """Prompt → its answers: the good one first, then wrong ones, then the evasive one.
 
-Anything else that may be said is worth 0. The good answer begins like wrong ones nearly everywhere:
-on average over the log, its first word is worth less than that of the evasive answer.
+Anything else that may be said is worth 0. To most of the prompts the good answer is rare and begins
+like wrong ones, so that its first word is worth less than that of the evasive answer, on average
+over the log, and more at best.
 """
 
 PROMPTS: tuple[str, ...] = tuple(ANSWERS)

@@ -1,87 +1,23 @@
-"""Learners of the toy language: a policy that imitates, and a critic of tokens."""
+"""Losses of the learners of the toy language, and the loop that follows them."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from rlcheck import collector_target
-from rlcheck.agents._token_language import END, MAX_ANSWER, PAD, PROMPTS, WORDS, TokenBatch, encode
+from rlcheck.agents._token_language import TokenBatch
+from rlcheck.agents._token_networks import TokenValues
 from rlcheck.agents.actor_critic import one_thread
 from rlcheck.torch import (
     aggregate_token_losses,
     causal_response_logprobs,
+    cql_discrete_penalty,
     expectile_loss,
-    iql_advantage_weights,
-    stable_log_softmax,
 )
 
-__all__ = [
-    "TokenCritic",
-    "TokenPolicy",
-    "TokenScores",
-    "TokenValues",
-    "cloning_loss",
-    "critic_loss",
-    "decode",
-    "fit",
-    "reweighted",
-]
-
-TokenScores: TypeAlias = Callable[[Tensor], Tensor]
-"""[N, L] tokens → [N, L, W] logits of the word that comes next."""
-
-
-class TokenValues(NamedTuple):
-    """What a critic says after each token."""
-
-    q: Tensor  # [N, L, W] of each word that may come next
-    v: Tensor  # [N, L]
-
-
-class _Reader(nn.Module):
-    """A GRU over tokens, with linear heads that begin at 0."""
-
-    def __init__(self, outputs: int, *, seed: int, hidden_size: int) -> None:
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.embedding = nn.Embedding(len(WORDS), hidden_size)
-            self.memory = nn.GRU(hidden_size, hidden_size, batch_first=True)
-            self.head = nn.Linear(hidden_size, outputs)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-
-    def read(self, ids: Tensor) -> Tensor:
-        """[N, L] → [N, L, outputs]; nothing depends on what comes later."""
-        features, _ = self.memory(self.embedding(ids))
-        read: Tensor = self.head(features)
-        return read
-
-
-class TokenPolicy(_Reader):
-    """A causal model of the next word; uniform before training."""
-
-    def __init__(self, *, seed: int, hidden_size: int = 48) -> None:
-        super().__init__(len(WORDS), seed=seed, hidden_size=hidden_size)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """[N, L] tokens → [N, L, W] logits of the next one."""
-        return self.read(ids)
-
-
-class TokenCritic(_Reader):
-    """Values of the sequence so far, and of each word that may come next; 0 before training."""
-
-    def __init__(self, *, seed: int, hidden_size: int = 48) -> None:
-        super().__init__(len(WORDS) + 1, seed=seed, hidden_size=hidden_size)
-
-    def forward(self, ids: Tensor) -> TokenValues:
-        """[N, L] tokens → values after each of them."""
-        values = self.read(ids)
-        return TokenValues(values[..., :-1], values[..., -1])
+__all__ = ["approach", "cloning_loss", "critic_loss", "fit"]
 
 
 def cloning_loss(logits: Tensor, batch: TokenBatch) -> Tensor:
@@ -91,25 +27,47 @@ def cloning_loss(logits: Tensor, batch: TokenBatch) -> Tensor:
 
 
 def critic_loss(
-    values: TokenValues, batch: TokenBatch, *, gamma: float, expectile: float
+    values: TokenValues,
+    target_values: TokenValues,
+    batch: TokenBatch,
+    *,
+    gamma: float,
+    expectile: float,
+    conservatism: float,
 ) -> Tensor:
     """Loss of implicit Q-learning, a token a step.
 
-    (Q(s, a) − (r + γ V(s′)))² + |τ − 1[u < 0]| u² with u = Q(s, a) − V(s),  a mean over the tokens
-    of the answers, where s is what stands before a token a, s′ is s with a at its end, and V(s′)
-    is left out after an end token. Targets are constants: each head follows the other.
+    (Q(s, a) − (r + γ V'(s a)))² + |τ − 1[u < 0]| u² + α (log Σ_b exp Q(s, b) − Q(s, a))
+
+    with u = Q'(s, a) − V(s), a mean over the tokens a of the answers; s is what stands before a,
+    and an end token does not bootstrap. The last term keeps words low that the log never has at s.
+
+    Args:
+        values: Q [N, L, W] and V [N, L] of the critic.
+        target_values: Q' and V' of the critic that follows it, constants.
+        batch: of the log.
+        gamma: discount of a token.
+        expectile: τ in (0, 1).
+        conservatism: α ≥ 0.
 
     Reference:
         Snell et al. (2022), Offline RL for natural language generation with implicit language
-        Q learning, equations 4 and 5; the conservative term is left out.
+        Q learning, section 4.
     """
-    chosen = values.q[:, :-1].gather(2, batch.ids[:, 1:, None])[..., 0]  # [N, L − 1]
-    before, after = values.v[:, :-1], values.v.detach()[:, 1:]
-    targets = collector_target(
-        batch.rewards[:, 1:], after, gamma=gamma, terminated=batch.terminated[:, 1:]
+    written = batch.ids[:, 1:, None]  # [N, L − 1, 1]
+    chosen, target_chosen = (
+        q[:, :-1].gather(2, written)[..., 0] for q in (values.q, target_values.q)
     )
-    errors = chosen - torch.as_tensor(targets, dtype=chosen.dtype)
-    terms = errors.square() + expectile_loss(chosen.detach() - before, expectile, reduction="none")
+    backups = collector_target(
+        batch.rewards[:, 1:],
+        target_values.v[:, 1:],
+        gamma=gamma,
+        terminated=batch.terminated[:, 1:],
+    )
+    errors = chosen - torch.as_tensor(backups, dtype=chosen.dtype)
+    shortfalls = expectile_loss(target_chosen - values.v[:, :-1], expectile, reduction="none")
+    excess = cql_discrete_penalty(values.q[:, :-1].flatten(0, 1), written.flatten())
+    terms = errors.square() + shortfalls + conservatism * excess.view_as(errors)
     return _log_mean(terms, batch.response_mask[:, 1:], batch.counts)
 
 
@@ -120,6 +78,7 @@ def _log_mean(terms: Tensor, mask: Tensor, counts: Tensor) -> Tensor:
     return total / aggregate_token_losses(weights, mask, "token-mean")
 
 
+@one_thread()
 def fit(
     model: nn.Module,
     loss: Callable[[], Tensor],
@@ -128,64 +87,27 @@ def fit(
     updates_per_epoch: int,
     learning_rate: float,
     description: str,
+    follow: Callable[[], None] | None = None,
 ) -> None:
-    """Train a model in place with Adam; its learning rate falls to 0 in a straight line."""
+    """Train a model in place with Adam, whose learning rate falls to 0 in a straight line.
+
+    `follow` is called after every update.
+    """
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     updates = max(epochs * updates_per_epoch, 1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / updates)
-    with one_thread():
-        for _ in tqdm(range(epochs), desc=description, disable=None, leave=False):
-            for _ in range(updates_per_epoch):
-                optimizer.zero_grad()
-                loss().backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                schedule.step()
-
-
-def reweighted(
-    policy: TokenScores, critic: TokenCritic, *, beta: float, max_weight: float
-) -> TokenScores:
-    """The policy that critics improve at decoding.
-
-    log π(a | s) + log min(exp(β (Q(s, a) − V(s))), w_max), up to a constant; β = 0 is π itself
-    """
-
-    def scores(ids: Tensor) -> Tensor:
-        values = critic(ids)
-        advantages = values.q - values.v[..., None]  # [N, L, W]
-        weights = iql_advantage_weights(advantages, beta, max_weight)
-        return stable_log_softmax(policy(ids)) + weights.log()
-
-    return scores
+    for _ in tqdm(range(epochs), desc=description, disable=None, leave=False):
+        for _ in range(updates_per_epoch):
+            optimizer.zero_grad()
+            loss().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            if follow is not None:
+                follow()
 
 
 @torch.no_grad()
-def decode(scores: TokenScores, *, sample_seed: int | None = None) -> list[tuple[int, ...]]:
-    """One answer for each prompt, its end token included where there is one.
-
-    Args:
-        scores: logits of the next word.
-        sample_seed: None takes the most likely word; else words are drawn, from this seed.
-    """
-    prompts = [encode(prompt) for prompt in PROMPTS]
-    ids = torch.full((len(prompts), max(map(len, prompts)) + MAX_ANSWER), PAD)
-    for n, prompt in enumerate(prompts):
-        ids[n, : len(prompt)] = torch.tensor(prompt)
-    generator = None if sample_seed is None else torch.Generator().manual_seed(sample_seed)
-    rows, ends = torch.arange(len(prompts)), torch.tensor([len(prompt) for prompt in prompts])
-    with one_thread():
-        for step in range(MAX_ANSWER):
-            logits = scores(ids)[rows, ends + step - 1]  # [P, W]
-            ids[rows, ends + step] = _choose(logits, generator)
-    answers = [ids[n, end : end + MAX_ANSWER].tolist() for n, end in enumerate(ends.tolist())]
-    return [_until_end(answer) for answer in answers]
-
-
-def _choose(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    if generator is None:
-        return logits.argmax(dim=1)
-    return torch.multinomial(logits.softmax(dim=1), 1, generator=generator)[:, 0]
-
-
-def _until_end(answer: list[int]) -> tuple[int, ...]:
-    return tuple(answer[: answer.index(END) + 1] if END in answer else answer)
+def approach(target: nn.Module, model: nn.Module, *, rate: float) -> None:
+    """Move every weight of the target this share of the way to the model's."""
+    for follower, weight in zip(target.parameters(), model.parameters(), strict=True):
+        follower.lerp_(weight, rate)

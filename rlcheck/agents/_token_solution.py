@@ -4,12 +4,11 @@ What a log supports is a tree: a state is a prompt and the tokens that followed 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rlcheck import collector_target
 from rlcheck._inputs import Floats, scalar, unit_interval
@@ -21,7 +20,8 @@ from rlcheck.agents._token_language import (
     encode,
     token_batch,
 )
-from rlcheck.agents._token_learning import TokenCritic
+from rlcheck.agents._token_networks import TokenCritic, TokenScores
+from rlcheck.agents.actor_critic import one_thread
 from rlcheck.torch import causal_response_logprobs, masked_sequence_metrics
 
 __all__ = [
@@ -102,8 +102,9 @@ def _expectile(q: dict[int, float], counts: Counter[int], expectile: float) -> f
     return float(found)
 
 
+@one_thread()
 @torch.no_grad()
-def expected_rewards(scores: Callable[[Tensor], Tensor]) -> Floats:
+def expected_rewards(scores: TokenScores) -> Floats:
     """[P] exact expected reward of a policy that samples its words, for each prompt.
 
     Σ over answers y of r(y) Π_t π(y_t | prompt, y_<t)
@@ -135,6 +136,7 @@ class ValueErrors(NamedTuple):
     v: Floats
 
 
+@one_thread()
 @torch.no_grad()
 def value_errors(
     critic: TokenCritic, episodes: Sequence[TokenEpisode], *, gamma: float, expectile: float
