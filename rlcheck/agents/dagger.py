@@ -12,25 +12,27 @@ from rlcheck._inputs import Floats, integer
 from rlcheck.agents.behavior_cloning import behavior_cloning
 from rlcheck.agents.q_networks import evaluate_grid_policy, grid_scores
 from rlcheck.envs.keydoor_grid import GOAL, STARTS, STEP_LIMIT, Cell, grid_tables
-from rlcheck.envs.keydoor_grid_solution import solve_grid, start_value
+from rlcheck.envs.keydoor_grid_solution import greedy_policy, solve_grid, start_value
 from rlcheck.torch import stable_log_softmax
 
-__all__ = ["GridVisits", "dagger_experiment", "expert_labels", "visit_grid"]
+__all__ = ["GridVisits", "dagger_experiment", "expert_labels", "expert_policy", "visit_grid"]
 
-Label = Callable[[NDArray[np.intp], NDArray[np.intp], np.random.Generator], NDArray[np.intp]]
+States = NDArray[np.intp]
+Actions = NDArray[np.intp]
+Label = Callable[[States, Actions], Actions]
 
 
 class GridVisits(NamedTuple):
     """Episodes that step together; what stands where `active` is false never happened."""
 
-    states: NDArray[np.intp]  # [N, T] indices in `grid_tables().states`
-    actions: NDArray[np.intp]  # [N, T]
+    states: States  # [N, T] indices in `grid_tables().states`
+    actions: Actions  # [N, T]
     active: NDArray[np.bool_]  # [N, T]
     success: NDArray[np.bool_]  # [N] whether the goal was reached
 
 
 def visit_grid(
-    policy: Floats, starts: NDArray[np.intp], rng: np.random.Generator, *, steps: int = STEP_LIMIT
+    policy: Floats, starts: States, rng: np.random.Generator, *, steps: int = STEP_LIMIT
 ) -> GridVisits:
     """Episodes of a policy that samples its actions, one from each of the starts.
 
@@ -52,14 +54,15 @@ def visit_grid(
     return GridVisits(states, actions, active, at_goal)
 
 
-def expert_labels(
-    states: NDArray[np.intp], actions: NDArray[np.intp], rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """[N] what the exact solution does in states [N], drawn from its optimal actions.
+def expert_policy() -> Floats:
+    """[S, 4] the expert: of the optimal actions always the first, so that it never hesitates."""
+    return greedy_policy(solve_grid().policy)
 
-    The learner's own actions [N] play no part; other ways of labelling may look at them.
-    """
-    return visit_grid(solve_grid().policy, states, rng, steps=1).actions[:, 0]
+
+def expert_labels(states: States, actions: Actions) -> Actions:
+    """[N] what the expert does in states [N], whatever the learner did there."""
+    labels: Actions = expert_policy()[states].argmax(axis=1)
+    return labels
 
 
 def dagger_experiment(
@@ -73,7 +76,7 @@ def dagger_experiment(
     expert_starts: Sequence[Cell] | None = None,
     label: Label = expert_labels,
     batch_size: int = 32,
-    learning_rate: float = 3e-3,
+    learning_rate: float = 5e-3,
 ) -> dict[str, Any]:
     """Behaviour cloning of an expert, and then rounds of DAgger.
 
@@ -83,7 +86,7 @@ def dagger_experiment(
 
     Args:
         seed: an integer ≥ 0; everything is drawn from it.
-        expert_episodes: demonstrations, ≥ 1, of a random one of the optimal actions each time.
+        expert_episodes: demonstrations, ≥ 1, of `expert_policy`.
         rounds: after round 0, ≥ 0.
         learner_episodes_per_round: ≥ 1; the learner draws its actions from its probabilities.
         epochs: of each round's cloning, ≥ 1.
@@ -116,7 +119,7 @@ def dagger_experiment(
     streams = np.random.SeedSequence(integer("seed", seed, minimum=0)).spawn(3)
     acting, evaluation = (np.random.default_rng(stream) for stream in streams[:2])
     seeds = streams[2].generate_state(rounds + 1)
-    shown = visit_grid(solve_grid().policy, _starts(expert_starts, count, acting), acting)
+    shown = visit_grid(expert_policy(), _starts(expert_starts, count, acting), acting)
     states, labels = shown.states[shown.active], shown.actions[shown.active]
     records: list[dict[str, float]] = []
     scores: list[Floats] = []
@@ -127,7 +130,7 @@ def dagger_experiment(
             )
             met, done = visits.states[visits.active], visits.actions[visits.active]
             states = np.concatenate([states, met])
-            labels = np.concatenate([labels, label(met, done, acting)])
+            labels = np.concatenate([labels, label(met, done)])
         network, losses = behavior_cloning(
             grid_tables().observation[states],
             labels,
@@ -158,11 +161,11 @@ def _probabilities(scores: Floats) -> Floats:
     return probabilities
 
 
-def _drawn_starts(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    return rng.choice(grid_tables().start, count)
+def _drawn_starts(count: int, rng: np.random.Generator) -> States:
+    return grid_tables().start[rng.integers(len(STARTS), size=count)]
 
 
-def _starts(cells: Sequence[Cell] | None, count: int, rng: np.random.Generator) -> Any:
+def _starts(cells: Sequence[Cell] | None, count: int, rng: np.random.Generator) -> States:
     if cells is None:
         return _drawn_starts(count, rng)
     for index, cell in enumerate(cells):
