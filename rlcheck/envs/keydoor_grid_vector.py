@@ -22,7 +22,6 @@ from rlcheck.envs.keydoor_grid import (
 __all__ = ["KeyDoorGridVector"]
 
 Bools = NDArray[np.bool_]
-REASONS = np.array([None, "goal", "trap", "timeout"], dtype=object)
 
 
 class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int64], Any]):
@@ -57,6 +56,8 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         self.action_space = gym.vector.utils.batch_space(self.single_action_space, self.num_envs)
         self._tables = grid_tables()
         self._goal = np.array([state.cell == GOAL for state in self._tables.states])
+        self._reasons = np.where(self._goal, "goal", "trap").astype(object)
+        self._reasons[~self._tables.terminal] = None
         self._seed = seed
         self.states: NDArray[np.intp] | None = None  # [N] indices in grid_tables().states
         self._steps = np.zeros(self.num_envs, np.intp)
@@ -107,27 +108,30 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         if self.states is None:
             raise ResetNeeded("reset() must be called before step()")
         chosen = indices_below("actions", actions, KeyDoorGrid.action_dim, shape=(self.num_envs,))
-        rewards = self._tables.reward[self.states, chosen]
-        reached = self._tables.next_state[self.states, chosen]
+        taken = self.states * KeyDoorGrid.action_dim + chosen  # in the tables, row after row
+        rewards = self._tables.reward.take(taken)
+        reached = self._tables.next_state.take(taken)
         self._steps += 1
-        terminated = self._tables.terminal[reached]
+        terminated = self._tables.terminal.take(reached)
         truncated = (self._steps >= self.step_limit) & ~terminated
         info = self._ends(reached, terminated, truncated)
         over = np.flatnonzero(info["_final_obs"])
         reached[over] = self._draw(len(over))
         self._steps[over] = 0
         self.states = reached
-        return self._tables.observation[reached], rewards, terminated, truncated, info
+        shown = self._tables.observation.take(reached, axis=0)
+        return shown, rewards, terminated, truncated, info
 
     def _ends(
         self, reached: NDArray[np.intp], terminated: Bools, truncated: Bools
     ) -> dict[str, Any]:
         over = terminated | truncated
-        success = self._goal[reached]
-        reasons = REASONS[np.where(truncated, 3, np.where(success, 1, 2 * terminated))]
+        success = self._goal.take(reached)
+        reasons = self._reasons.take(reached)
+        reasons[truncated] = "timeout"
         everywhere = np.ones(self.num_envs, np.bool_)
         return {
-            "final_obs": self._tables.observation[reached],
+            "final_obs": self._tables.observation.take(reached, axis=0),
             "_final_obs": over,
             "success": success,
             "_success": everywhere,
