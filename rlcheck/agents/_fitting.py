@@ -40,8 +40,8 @@ class FittingSettings:
 
     gamma: float = 0.99
     batch_size: int = 256
-    learning_rate: float = 3e-3
-    target_interval: int = 20
+    learning_rate: float = 1e-3
+    target_interval: int = 50
     hidden_size: int = 64
 
     def __post_init__(self) -> None:
@@ -102,6 +102,8 @@ def gradient_steps(
 ) -> list[float]:
     """Adam on minibatches; every epoch goes once through all rows, in an order of its own.
 
+    The learning rate falls linearly from epoch to epoch, towards 0 after the last.
+
     Args:
         loss_of: the loss of the rows of a batch, given their indices [B].
         parameters: what is trained.
@@ -119,8 +121,10 @@ def gradient_steps(
     losses = torch.zeros(integer("epochs", epochs, minimum=0), dtype=torch.float64)
     with one_thread():
         for epoch in tqdm(range(len(losses)), desc=label, disable=None, leave=False):
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * (1 - epoch / len(losses))
             order = torch.randperm(rows, generator=generator)
-            for batch in order.split(settings.batch_size):
+            for batch in torch.split(order, settings.batch_size):
                 loss = loss_of(batch)
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ def conservative_q_learning(
     *,
     seed: int,
     epochs: int,
-    alpha: float = 1.0,
+    alpha: float = 10.0,
     scale: float = 10.0,
     double: bool = False,
     settings: FittingSettings | None = None,
@@ -31,7 +31,9 @@ def conservative_q_learning(
     which is the usual loss with every reward c times as large, and Q in the units of the reward:
     the soft maximum only tells actions apart whose values differ by about 1. Without a scale it
     takes the four actions of a cell, 0.02 apart, for equal, and lifts whatever the log does most:
-    an α that holds unseen actions down then makes a loop pay. With α = 0 it is `offline_dqn`. It is deterministic, as that is.
+    an α that holds unseen actions down then makes a loop pay.
+
+    With α = 0 it is `offline_dqn`. It is deterministic, as that is.
 
     Args:
         transitions: the log; a truncated step bootstraps, a terminated one does not.
