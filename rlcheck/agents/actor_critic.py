@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from rlcheck import generalized_advantages
-from rlcheck._inputs import choice, integer
+from rlcheck._inputs import choice, integer, scalar, unit_interval
 from rlcheck.agents.collection import REWARD_MODES, Batch, collect_batch
 from rlcheck.agents.evaluation import evaluate_policy
 from rlcheck.agents.networks import ActorCritic, RecurrentActorCritic
@@ -27,8 +27,14 @@ __all__ = ["ActorCriticSettings", "train_actor_critic"]
 class ActorCriticSettings:
     """What training needs to be told.
 
-    `epochs` is how often each batch of episodes is used. With weights of 0 for policy and entropy
-    the policy stays what it is, and only its values are learned.
+    `epochs` is how often each batch of episodes is used, with the advantages that it had at first.
+    With weights of 0 for policy and entropy only values are learned: the policy's head stays what
+    it is, and so does the policy unless it reads features that the values share with it and its
+    head has learned to read them.
+
+    Raises:
+        ValueError: gamma or lam lies outside [0, 1], the learning rate or the norm is not above 0,
+            epochs is no integer ≥ 1, or a weight is negative; the text names it.
     """
 
     gamma: float = 0.99
@@ -39,6 +45,19 @@ class ActorCriticSettings:
     value_weight: float = 0.5
     entropy_weight: float = 0.1
     max_gradient_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "lam"):
+            unit_interval(name, getattr(self, name))
+        object.__setattr__(self, "epochs", integer("epochs", self.epochs, minimum=1))
+        for name in ("policy_weight", "value_weight", "entropy_weight"):
+            if (weight := scalar(name, getattr(self, name))) < 0:
+                raise ValueError(f"{name} is {weight}; it must be ≥ 0")
+        rate = scalar("learning_rate", self.learning_rate)
+        norm = scalar("max_gradient_norm", self.max_gradient_norm, allow="infinite")
+        for name, value in (("learning_rate", rate), ("max_gradient_norm", norm)):
+            if value <= 0:
+                raise ValueError(f"{name} is {value}; it must be > 0")
 
 
 def train_actor_critic(
@@ -183,7 +202,9 @@ class _Learner:
         logprobs = logits.log_softmax(dim=-1)  # [N, T, A]
         chosen = logprobs.gather(2, batch.actions.unsqueeze(2)).squeeze(2)
         ratios = importance_ratios(chosen, batch.behavior_logprobs, active)
-        entropies = -(logprobs.exp() * logprobs).sum(dim=-1)
+        # 0 · log 0 = 0, with its gradient: a model may mask an action with a logit of −inf.
+        finite = logprobs.clamp(min=torch.finfo(logprobs.dtype).min)
+        entropies = -(logprobs.exp() * finite).sum(dim=-1)
         terms = (
             self.settings.policy_weight * clipped_policy_terms(ratios, credit.advantages)
             + self.settings.value_weight * (values - credit.returns).square()

@@ -112,10 +112,15 @@ def collect_batch(
         The batch.
 
     Raises:
-        ValueError: there is no environment, or not one target for each.
+        ValueError: there is no environment, one is there twice, or there is not one target for
+            each.
     """
     if not envs:
         raise ValueError("envs is empty; at least one environment is due")
+    places: dict[int, int] = {}
+    for index, env in enumerate(envs):
+        if (place := places.setdefault(id(env), index)) != index:
+            raise ValueError(f"envs[{index}] is envs[{place}] again; each episode needs its own")
     asked = [None] * len(envs) if targets is None else list(targets)
     if len(asked) != len(envs):
         raise ValueError(f"targets has length {len(asked)}; there are {len(envs)} environments")

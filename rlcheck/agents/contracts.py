@@ -1,6 +1,6 @@
 """Rollout records of collected episodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlcheck.agents.collection import Transition
@@ -39,9 +39,9 @@ def rollout_contract_from_transitions(
     if not transitions:
         raise ValueError("transitions is empty; a rollout has at least one turn")
     versions = (
-        [policy_version] * len(transitions)
-        if isinstance(policy_version, int | str)
-        else list(policy_version)
+        list(policy_version)
+        if isinstance(policy_version, Iterable) and not isinstance(policy_version, str)
+        else [policy_version] * len(transitions)
     )
     if len(versions) != len(transitions):
         raise ValueError(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rlcheck._inputs import refuse_where
+
 __all__ = ["area_under_curve", "write_curve_csv", "write_curve_tensorboard"]
 
 Curve = Sequence[Mapping[str, Any]]
@@ -25,7 +27,8 @@ def area_under_curve(curve: Curve, field: str = "success_rate") -> float:
         The mean height, in the units of the field.
 
     Raises:
-        ValueError: there are fewer than two rows, or `update` does not rise.
+        ValueError: there are fewer than two rows, `update` does not rise, or the field is not
+            finite somewhere; what training tells of itself is NaN before it begins.
         KeyError: a row lacks the field.
     """
     updates = np.array([row["update"] for row in curve], np.float64)
@@ -34,6 +37,7 @@ def area_under_curve(curve: Curve, field: str = "success_rate") -> float:
     if not (np.diff(updates) > 0).all():
         raise ValueError(f"curve's updates are {updates.tolist()}; they must rise")
     heights = np.array([row[field] for row in curve], np.float64)
+    refuse_where(field, heights, ~np.isfinite(heights), "finite")
     return float(np.trapezoid(heights, updates) / (updates[-1] - updates[0]))
 
 

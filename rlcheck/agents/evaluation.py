@@ -79,15 +79,16 @@ def exact_success_probability(
     Args:
         model: the policy.
         task_horizon: steps of the task, ≥ 1. The work grows exponentially with it.
-        cutoff: a lower bound of the probability of the courses that are followed, ≥ 0.
+        cutoff: a lower bound of the probability of the courses that are followed, in [0, 1].
 
     Returns:
         The probability; too small by at most `cutoff` times the number of courses dropped for it.
 
     Raises:
-        ValueError: the horizon is out of range.
+        ValueError: the horizon or the cutoff is out of range.
     """
     horizon = integer("task_horizon", task_horizon, minimum=1)
+    cutoff = unit_interval("cutoff", cutoff)
     return sum(_success(model, initial_state(color), horizon, cutoff) for color in COLORS) / len(
         COLORS
     )
