@@ -42,7 +42,7 @@ def evaluate_policy(
 
     Returns:
         `success_rate`, `mean_turns` (steps of an episode), `invalid_action_rate` (of all steps)
-        and `mean_return` (discounted base reward; the optimum is γ³).
+        and `mean_return` (discounted base reward; the optimum is γ³ for γ ≥ ½).
 
     Raises:
         ValueError: a number is out of range; the text names it.
