@@ -55,9 +55,8 @@ def critic_loss(
         Q learning, section 4.
     """
     written = batch.ids[:, 1:, None]  # [N, L − 1, 1]
-    chosen, target_chosen = (
-        q[:, :-1].gather(2, written)[..., 0] for q in (values.q, target_values.q)
-    )
+    chosen = values.q[:, :-1].gather(2, written)[..., 0]  # [N, L − 1]
+    target_chosen = target_values.q.detach()[:, :-1].gather(2, written)[..., 0]
     backups = collector_target(
         batch.rewards[:, 1:],
         target_values.v[:, 1:],
