@@ -137,6 +137,13 @@ def test_an_episode_ends_in_the_goal_a_trap_or_at_the_limit():
     assert endings == {"goal", "trap", "limit"}
 
 
+def test_a_last_step_into_the_goal_or_a_trap_terminates_alone():
+    ends = [
+        e.transitions[-1] for e in log("random", episodes=400) if len(e.transitions) == STEP_LIMIT
+    ]
+    assert {(last.terminated, last.truncated) for last in ends} == {(True, False), (False, True)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
