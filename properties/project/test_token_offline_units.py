@@ -512,6 +512,19 @@ def test_untrained_learners_are_uniform_and_know_nothing():
     assert not learners.critic(BATCH.ids).v.any()
 
 
+def test_weights_are_drawn_from_the_seed():
+    first, again, other = (
+        train_token_learners(BATCH, seed=seed, bc_epochs=0, iql_epochs=0) for seed in (0, 0, 1)
+    )
+    weights = [
+        learner.embedding.weight
+        for learners in (first, other)
+        for learner in (learners.policy, learners.critic)
+    ]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(weights, 2))
+    assert torch.equal(first.policy.embedding.weight, again.policy.embedding.weight)
+
+
 def test_training_learns_the_log():
     learners = train_token_learners(BATCH, seed=0, bc_epochs=25, iql_epochs=35)
     log = support_values(LOG, gamma=1.0, expectile=0.5)
