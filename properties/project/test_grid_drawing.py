@@ -85,9 +85,12 @@ def test_values_colour_the_cells_that_the_key_tells() -> None:
     values = np.arange(STATES, dtype=float)
     for has_key in (False, True):
         heights = plot_grid(values=values, has_key=has_key).images[1].get_array()
-        for number, state in enumerate(grid_tables().states):
-            if state.has_key == has_key and not grid_tables().terminal[number]:
-                assert heights[state.cell] == number
+        live = {
+            state.cell: number
+            for number, state in enumerate(grid_tables().states)
+            if state.has_key == has_key and not grid_tables().terminal[number]
+        }
+        assert {c: heights[c] for c in np.ndindex(7, 7) if np.isfinite(heights[c])} == live
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,8 @@ def test_pictures_of_different_states_differ() -> None:
     live = [s for s in grid_tables().states if s != GridState(0, 0, True)]
     looks = {grid_picture(state).tobytes() for state in live}
     assert len(looks) == len(live) == 83
+
+
+def test_the_agent_carries_the_key() -> None:
+    middles = [grid_picture(GridState(2, 2, has_key))[60, 60].tolist() for has_key in (False, True)]
+    assert middles[0] != middles[1]
