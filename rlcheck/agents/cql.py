@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rlcheck._inputs import scalar
-from rlcheck.agents._fitting import FittingSettings, fit_q_network
+from rlcheck.agents._fitting import FittingSettings
+from rlcheck.agents._q_fitting import fit_q_network
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.offline_dqn import q_learning_targets
 from rlcheck.torch import cql_discrete_penalty

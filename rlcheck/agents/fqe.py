@@ -1,21 +1,29 @@
 """Fitted Q evaluation: what a policy is worth, by a log of others."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from rlcheck._inputs import real_array
-from rlcheck.agents._fitting import FittingSettings, LoggedSteps, Targets, fit_q_network
+from rlcheck._inputs import Floats, real_array
+from rlcheck.agents._fitting import FittingSettings, LoggedSteps
+from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.q_networks import grid_scores
 from rlcheck.envs.keydoor_grid import grid_tables
 from rlcheck.envs.keydoor_grid_solution import policy_values
 from rlcheck.torch import fqe_targets
 
-__all__ = ["estimated_start_value", "evaluation_targets", "fitted_q_evaluation", "policy_support"]
+__all__ = [
+    "Support",
+    "estimated_start_value",
+    "evaluation_targets",
+    "fitted_q_evaluation",
+    "policy_support",
+]
 
 
 def fitted_q_evaluation(
@@ -79,34 +87,52 @@ def estimated_start_value(network: nn.Module, policy: ArrayLike) -> float:
     return float(expected[grid_tables().start].mean())
 
 
-def policy_support(policy: ArrayLike, transitions: Sequence[GridTransition]) -> float:
-    """Which share of what a policy may do from the starts the log shows.
+class Support(NamedTuple):
+    """Which share of what a policy does the log shows."""
 
-    Every pair (s, a) with π(a | s) > 0 counts once, where s can be reached from a start under π and
-    is not terminal. At 1 Q^π at the starts follows from the log alone.
+    path: float  # of the pairs (s, a) that the policy meets from the starts
+    log: float  # of the pairs (s, a) that the targets ask for: s any state that the log enters
+
+
+def policy_support(policy: ArrayLike, transitions: Sequence[GridTransition]) -> Support:
+    """Which share of a policy's actions the log shows, on its path and wherever the log goes.
+
+    Every pair (s, a) with π(a | s) > 0 counts once, in states that are not terminal. A path share
+    of 1 determines Q^π at the starts, and is enough for a table. A network needs a log share of 1,
+    which implies the other: with less, it bootstraps from pairs that nothing holds in place, and
+    what it makes of them spreads to all others.
 
     Args:
         policy: [S, 4] probabilities of the actions.
-        transitions: the log.
+        transitions: the log, not empty.
 
     Returns:
-        The share of these pairs that the log holds, in [0, 1].
+        Support(path, log), both in [0, 1].
     """
-    tables, chances = grid_tables(), _distributions(policy)
-    taken = (chances > 0) & ~tables.terminal[:, np.newaxis]  # [S, 4]
-    reached = np.zeros(len(tables.states), bool)
-    front = tables.start
-    while len(front):
-        reached[front] = True
-        following = tables.next_state[front][taken[front]]
-        front = np.unique(following[~reached[following]])
-    logged = np.zeros_like(taken)
+    tables = grid_tables()
+    asked = (_distributions(policy) > 0) & ~tables.terminal[:, np.newaxis]  # [S, 4]
+    logged = np.zeros_like(asked)
+    entered = np.zeros(len(tables.states), bool)
     for step in transitions:
         logged[step.state, step.action] = True
-    asked = taken & reached[:, np.newaxis]
-    return float((asked & logged).sum() / asked.sum())
+        entered[[step.state, step.next_state]] = True
+    return Support(
+        *(float(logged[asked & where[:, np.newaxis]].mean()) for where in (_met(asked), entered))
+    )
 
 
-def _distributions(policy: ArrayLike) -> np.ndarray:
+def _met(asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[S] the states that a policy meets from the starts, by the pairs [S, 4] that it may take."""
+    tables = grid_tables()
+    met = np.zeros(len(asked), bool)
+    front = tables.start
+    while len(front):
+        met[front] = True
+        following = tables.next_state[front][asked[front]]
+        front = np.unique(following[~met[following]])
+    return met
+
+
+def _distributions(policy: ArrayLike) -> Floats:
     policy_values(policy)  # refuses what is none
     return real_array("policy", policy)

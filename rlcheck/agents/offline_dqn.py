@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rlcheck.agents._fitting import FittingSettings, LoggedSteps, Targets, fit_q_network
+from rlcheck.agents._fitting import FittingSettings, LoggedSteps
+from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.torch import double_dqn_targets, dqn_targets
 

@@ -6,14 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rlcheck.agents._fitting import (
-    FittingSettings,
-    LoggedSteps,
-    Targets,
-    draw_seeds,
-    fit_q_network,
-    logged_steps,
-)
+from rlcheck.agents._fitting import FittingSettings, LoggedSteps, draw_seeds, logged_steps
+from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.behavior_cloning import behavior_cloning
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.offline_dqn import q_learning_targets
