@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from properties.alternatives.wrong_environments import Wrong, declaring
+from properties.alternatives.wrong_habits import declare_habits
 from properties.environments import Answer
 from rlcheck.envs.drawing import grid_text
 from rlcheck.envs.keydoor_grid import (
@@ -156,28 +157,6 @@ class TrapsEndWithTheKey(Tabled):
 # Steps outside an episode, and resets
 
 
-@wrong("goes on after the end", report="hsahovic/poke-env#211")
-class GoesOnAfterTheEnd(KeyDoorGrid):
-    def step(self, action):
-        self._over = False
-        return super().step(action)
-
-
-@wrong("begins an episode by itself at a step after the end", report="huggingface/lerobot#4242")
-class BeginsByItself(KeyDoorGrid):
-    def step(self, action):
-        if self._state is not None and self._over:
-            self.reset()
-        return super().step(action)
-
-
-@wrong("needs no first reset")
-class BeginsWithoutReset(KeyDoorGrid):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.reset()
-
-
 @wrong("answers an end with the next episode's start", report="pytorch/rl#3771")
 class AnswersWithTheNextStart(Altered):
     def alter(self, answer):
@@ -204,16 +183,6 @@ class KeyGiven(KeyDoorGrid):
         return self._observe(), {"state": self.state}
 
 
-@wrong("keeps the clock running when it is reset")
-class ClockKept(KeyDoorGrid):
-    @as_reset
-    def reset(self, **asked):
-        steps = self._steps
-        begun = super().reset(**asked)
-        self._steps = steps
-        return begun
-
-
 @wrong("goes on with an episode that has not ended when it is reset")
 class ResetGoesOn(KeyDoorGrid):
     @as_reset
@@ -228,48 +197,6 @@ class ResetGoesOn(KeyDoorGrid):
 # Seeds and starts
 
 
-@wrong("ignores the seed of a reset")
-class SeedIgnored(KeyDoorGrid):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        return super().reset(**asked)
-
-
-@wrong("ignores the constructor's seed")
-class ConstructorsSeedIgnored(KeyDoorGrid):
-    def __init__(self, *args, seed=None, **kwargs):
-        super().__init__(*args, **kwargs)
-
-
-@wrong("comes back to the constructor's seed after a reset with another one")
-class ConstructorsSeedDueLater(KeyDoorGrid):
-    def __init__(self, *args, seed=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._due = seed
-
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        if seed is None:
-            seed, self._due = self._due, None
-        return super().reset(seed=seed, **asked)
-
-
-@wrong("takes a constant for a seed where none is given", report="vwxyzjn/cleanrl#238")
-class ConstantSeed(KeyDoorGrid):
-    def __init__(self, *args, seed=0, **kwargs):
-        super().__init__(*args, seed=seed, **kwargs)
-
-
-@wrong("begins the stream anew at every reset")
-class StreamRepeats(KeyDoorGrid):
-    _last = None
-
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        self._last = self._last if seed is None else seed
-        return super().reset(seed=self._last, **asked)
-
-
 @wrong("draws starts from the generator that the whole program shares")
 class SharedGenerator(KeyDoorGrid):
     @as_reset
@@ -277,13 +204,6 @@ class SharedGenerator(KeyDoorGrid):
         drawn = random.choice(STARTS)
         start = drawn if start is None and not options else start
         return super().reset(start=start, options=options)
-
-
-@wrong("gives neighbouring seeds the same starts")
-class SeedHalved(KeyDoorGrid):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        return super().reset(seed=seed if seed is None else seed // 2, **asked)
 
 
 @wrong("never draws the last start")
@@ -330,17 +250,6 @@ class AnyCellStarts(KeyDoorGrid):
             self._state = INDEX[GridState(*start[:2], False)]
             return self._observe(), {"state": self.state}
         return super().reset(start=start, **asked)
-
-
-@wrong("has begun another episode by the time that it refuses a start")
-class RefusedResetBegins(KeyDoorGrid):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        try:
-            return super().reset(seed=seed, **asked)
-        except ValueError:
-            super().reset(seed=seed)
-            raise
 
 
 # Moves
@@ -622,27 +531,10 @@ class PythonsIntegersOnly(KeyDoorGrid):
         return super().step(action)
 
 
-@wrong("counts a step for an action that it refuses")
-class RefusedStepCounts(KeyDoorGrid):
-    def step(self, action):
-        try:
-            return super().step(action)
-        except ValueError:
-            self._steps += 1
-            raise
-
-
 @wrong("takes True for a limit of one step, and rounds 1.5 down")
 class LimitRounded(KeyDoorGrid):
     def __init__(self, seed=None, step_limit=60, **kwargs):
         super().__init__(seed, int(step_limit), **kwargs)
-
-
-@wrong("takes any render mode")
-class RenderModeUnchecked(KeyDoorGrid):
-    def __init__(self, *args, render_mode=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.render_mode = render_mode
 
 
 @wrong("refuses without a word of what is wrong")
@@ -653,3 +545,6 @@ class RefusesSilently(KeyDoorGrid):
             return super().reset(**asked)
         except ValueError:
             raise ValueError("wrong start") from None
+
+
+declare_habits(wrong, KeyDoorGrid)

@@ -7,6 +7,7 @@ import functools
 import random
 
 from properties.alternatives.wrong_environments import Wrong, declaring
+from properties.alternatives.wrong_habits import declare_habits
 from properties.environments import Answer
 from rlcheck.envs import keydoor_agent as rules
 from rlcheck.envs.keydoor_agent import (
@@ -166,28 +167,6 @@ class HiddenReset(Altered):
 # Steps outside an episode, and resets
 
 
-@wrong("goes on after the end", report="hsahovic/poke-env#211")
-class GoesOnAfterTheEnd(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
-        self._over = False
-        return super().step(action, gamma)
-
-
-@wrong("begins an episode by itself at a step after the end", report="huggingface/lerobot#4242")
-class BeginsByItself(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
-        if self._state is not None and self._over:
-            self.reset()
-        return super().step(action, gamma)
-
-
-@wrong("needs no first reset")
-class BeginsWithoutReset(KeyDoorAgentEnv):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.reset()
-
-
 @wrong("answers an end with the next episode's start", report="pytorch/rl#3771")
 class AnswersWithTheNextStart(Altered):
     def alter(self, answer, gamma):
@@ -238,16 +217,6 @@ class NoteKept(KeyDoorAgentEnv):
         return begun
 
 
-@wrong("keeps the clock running when it is reset")
-class ClockKept(KeyDoorAgentEnv):
-    @as_reset
-    def reset(self, **asked):
-        steps = self._steps
-        begun = super().reset(**asked)
-        self._steps = steps
-        return begun
-
-
 @wrong("appends an episode to the transcript of the last one")
 class TranscriptKept(KeyDoorAgentEnv):
     @as_reset
@@ -272,64 +241,12 @@ class PotentialKept(Altered):
 # Seeds and targets
 
 
-@wrong("ignores the seed of a reset")
-class SeedIgnored(KeyDoorAgentEnv):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        return super().reset(**asked)
-
-
-@wrong("ignores the constructor's seed")
-class ConstructorsSeedIgnored(KeyDoorAgentEnv):
-    def __init__(self, *args, seed=None, **kwargs):
-        super().__init__(*args, **kwargs)
-
-
-@wrong("comes back to the constructor's seed after a reset with another one")
-class ConstructorsSeedDueLater(KeyDoorAgentEnv):
-    def __init__(self, *args, seed=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._due = seed
-
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        if seed is None:
-            seed, self._due = self._due, None
-        return super().reset(seed=seed, **asked)
-
-
-@wrong(
-    "takes a constant for a seed where none is given",
-    report="hill-a/stable-baselines#675, vwxyzjn/cleanrl#238, Farama-Foundation/SuperSuit#89",
-)
-class ConstantSeed(KeyDoorAgentEnv):
-    def __init__(self, *args, seed=0, **kwargs):
-        super().__init__(*args, seed=seed, **kwargs)
-
-
-@wrong("begins the stream anew at every reset")
-class StreamRepeats(KeyDoorAgentEnv):
-    _last = None
-
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        self._last = self._last if seed is None else seed
-        return super().reset(seed=self._last, **asked)
-
-
 @wrong("draws targets from the generator that the whole program shares")
 class SharedGenerator(KeyDoorAgentEnv):
     @as_reset
     def reset(self, *, target=None, options=None, **asked):
         drawn = random.choice(COLORS)
         return super().reset(target=target if options else target or drawn, options=options)
-
-
-@wrong("gives neighbouring seeds the same targets")
-class SeedHalved(KeyDoorAgentEnv):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        return super().reset(seed=seed if seed is None else seed // 2, **asked)
 
 
 @wrong("draws red nine times in ten")
@@ -363,17 +280,6 @@ class TargetTidied(KeyDoorAgentEnv):
     def reset(self, *, target=None, **asked):
         target = target.strip().lower() if isinstance(target, str) else target
         return super().reset(target=target, **asked)
-
-
-@wrong("has begun another episode by the time that it refuses a target")
-class RefusedResetBegins(KeyDoorAgentEnv):
-    @as_reset
-    def reset(self, *, seed=None, **asked):
-        try:
-            return super().reset(seed=seed, **asked)
-        except ValueError:
-            super().reset(seed=seed)
-            raise
 
 
 # What the agent is shown
@@ -619,16 +525,6 @@ class UnknownActionWaits(KeyDoorAgentEnv):
         return super().step(action, gamma)
 
 
-@wrong("counts a step for an action that it refuses")
-class RefusedStepCounts(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
-        try:
-            return super().step(action, gamma)
-        except ValueError:
-            self._steps += 1
-            raise
-
-
 @wrong("counts actions from the end where their index is negative")
 class NegativeIndex(KeyDoorAgentEnv):
     def step(self, action, gamma=0.99):
@@ -655,8 +551,4 @@ class LimitsRounded(KeyDoorAgentEnv):
         super().__init__(int(task_horizon), limit, **kwargs)
 
 
-@wrong("takes any render mode")
-class RenderModeUnchecked(KeyDoorAgentEnv):
-    def __init__(self, *args, render_mode=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.render_mode = render_mode
+declare_habits(wrong, KeyDoorAgentEnv)
