@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from rlcheck._inputs import (
     Floats,
-    index_array,
+    indices_below,
     integer,
     real_array,
     refuse_where,
@@ -151,9 +151,7 @@ class ReplayBuffer:
             ValueError: a place is not below `len`.
         """
         stored = len(self)
-        chosen = np.arange(stored) if ages is None else index_array("ages", ages)
-        if chosen.size and chosen.max() >= stored:
-            raise ValueError(f"ages holds {chosen.max()}; the buffer holds {stored} steps")
+        chosen = np.arange(stored) if ages is None else indices_below("ages", ages, stored)
         slots, inside = self._steps((self._written - stored + chosen) % self.capacity)
         counted = inside.sum(axis=1)  # [B] k
         first, last = slots[:, 0], slots[np.arange(len(slots)), counted - 1]
