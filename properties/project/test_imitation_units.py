@@ -142,6 +142,28 @@ def test_the_first_loss_of_one_batch_is_that_of_the_initial_network():
     assert losses[1] < losses[0]
 
 
+def test_the_loss_of_an_epoch_is_the_mean_over_all_pairs():
+    observations, actions = pairs(10)
+    _, (loss,) = behavior_cloning(
+        observations,
+        actions,
+        seed=5,
+        epochs=1,
+        batch_size=4,
+        learning_rate=1e-12,
+        initial=grid_network(seed=9),
+    )
+    logits = grid_network(seed=9)(torch.tensor(observations))
+    assert loss == pytest.approx(cloning_loss(logits, torch.tensor(actions)).item(), rel=1e-5)
+
+
+def test_networks_train_on_one_thread():
+    network = Recording()
+    with Elsewhere(1, threads=3):
+        behavior_cloning(np.zeros((2, 2)), [0, 1], seed=1, epochs=2, initial=network)
+    assert network.threads == {1}
+
+
 def test_cloning_changes_neither_its_data_nor_where_it_starts():
     observations, actions = pairs()
     start = grid_network(seed=9)
@@ -158,13 +180,14 @@ class Recording(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layer, self.seen = nn.Linear(2, 4), []
+        self.layer, self.seen, self.threads = nn.Linear(2, 4), [], set()
 
     def __deepcopy__(self, memo):
         return self
 
     def forward(self, observations):
         self.seen.append(observations[:, 0].tolist())
+        self.threads.add(torch.get_num_threads())
         return self.layer(observations)
 
 
