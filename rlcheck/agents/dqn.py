@@ -158,8 +158,8 @@ class _Agent:
 
     def _weights(self) -> NDArray[np.float64]:
         """[len] one over how often a stored step's action was taken in its state."""
-        oldest_first = np.roll(self.pairs, -self.steps, axis=0)[-len(self.memory) :]
-        weights: NDArray[np.float64] = 1 / self.exploration.counts[tuple(oldest_first.T)]
+        slots = np.arange(self.steps - len(self.memory), self.steps) % len(self.pairs)
+        weights: NDArray[np.float64] = 1 / self.exploration.counts[tuple(self.pairs[slots].T)]
         return weights
 
     def evaluate(self) -> dict[str, float]:
