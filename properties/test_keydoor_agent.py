@@ -72,7 +72,7 @@ REFUSED = (
     refuse("step", 0, NAN, says="gamma is nan"),
     refuse("step", "finish", gamma=INF, says="gamma is inf"),
     refuse("step", 0, "0.9", says="gamma is '0.9'"),
-    refuse("step", 0, None, says="gamma is None"),
+    refuse("step", 0, [0.9], says="gamma has shape (1,)"),
     refuse("reset", target="red ", says="target is 'red '"),
     refuse("reset", target="RED", says="target is 'RED'"),
     refuse("reset", target="", says="target is ''"),
@@ -99,6 +99,8 @@ IMPOSSIBLE = (
         )
     ),
     refuse(task_horizon=None, says="task_horizon is None"),
+    *(refuse(seed=seed, says=f"seed is {seed!r}") for seed in (-1, 1.5, "4")),
+    *(refuse(gamma=gamma, says=f"gamma is {gamma!r}") for gamma in (1.5, -0.1, NAN)),
     *(
         refuse(render_mode=mode, says=f"render_mode is {mode!r}")
         for mode in ("human", "ANSI", "", 0)
@@ -387,7 +389,7 @@ def test_what_is_refused_is_named_and_changes_nothing(keydoor_agent, play, momen
 
 @law(refusal=refusals(IMPOSSIBLE))
 def test_an_environment_that_cannot_be_is_refused_by_name(keydoor_agent, refusal):
-    """Limits are integers ≥ 1 and no booleans, render modes known; else the error names them."""
+    """Limits, seeds, discounts and render modes out of range are refused, and named."""
     with pytest.raises((ValueError, TypeError)) as raised:
         keydoor_agent(**refusal.kwargs)
     assert refusal.says in str(raised.value)
@@ -617,14 +619,14 @@ def test_the_shaped_return_is_the_one_that_the_ends_predict(keydoor_agent, play)
 
 @law(play=plays(), gammas=st.lists(discounts(), min_size=12, max_size=12))
 def test_each_step_is_shaped_with_its_own_gamma(keydoor_agent, play, gammas):
-    """The shaped reward is r + γ Φ(s′) − Φ(s), with its own γ, which is 0.99 if none is given."""
-    environment = keydoor_agent(**play.limits)
+    """The shaped reward is r + γ Φ(s′) − Φ(s), with the step's γ or else the environment's."""
+    environment = keydoor_agent(**play.limits, gamma=play.gamma)
     environment.reset(target=play.target)
     for t, action in enumerate(play.taken):
         given = () if t % 2 else (gammas[t],)
         answer = Answer(*environment.step(action, *given))
         before, after = answer.info["potential_before"], answer.info["potential_after"]
-        gamma = exact(0.99 if t % 2 else gammas[t])
+        gamma = exact(play.gamma if t % 2 else gammas[t])
         shaped = exact(answer.reward) + gamma * exact(after) - exact(before)
         assert_close(answer.info["shaped_reward"], nearest_float(shaped), terms=3.0)
 

@@ -150,6 +150,11 @@ def integer(name: str, value: Any, *, minimum: int) -> int:
     return int(value)
 
 
+def checked_seed(value: Any) -> int | None:
+    """A seed, None for none."""
+    return None if value is None else integer("seed", value, minimum=0)
+
+
 def flags(name: str, value: ArrayLike, *, shape: tuple[int, ...] | None = None) -> Flags:
     """Booleans from 0/1 of any dtype."""
     array = as_numbers(name, value)

@@ -40,7 +40,8 @@ class Altered(KeyDoorAgentEnv):
     def alter(self, answer: Answer, gamma: float) -> Answer:
         return answer
 
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
+        gamma = self.gamma if gamma is None else gamma
         return tuple(self.alter(Answer(*super().step(action, gamma)), gamma))
 
 
@@ -50,7 +51,7 @@ class Ruled(KeyDoorAgentEnv):
     transition = staticmethod(transition)
     potential = staticmethod(potential)
 
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
         rules.transition, rules.potential = self.transition, self.potential
         try:
             return super().step(action, gamma)
@@ -519,7 +520,7 @@ class WrongKeyCounts(Ruled):
 
 @wrong("takes an unknown action for one that changes nothing")
 class UnknownActionWaits(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
         if self._state is not None and isinstance(action, str) and action not in ACTIONS:
             action = next(name for name in ACTIONS if not transition(self._state, name).valid)
         return super().step(action, gamma)
@@ -527,19 +528,19 @@ class UnknownActionWaits(KeyDoorAgentEnv):
 
 @wrong("counts actions from the end where their index is negative")
 class NegativeIndex(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
         return super().step(ACTIONS[action] if action == -1 else action, gamma)
 
 
 @wrong("counts actions from 1")
 class IndexFromOne(KeyDoorAgentEnv):
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
         return super().step(action if isinstance(action, str) else int(action) - 1, gamma)
 
 
 @wrong("shapes with any number for γ")
 class GammaUnchecked(Altered):
-    def step(self, action, gamma=0.99):
+    def step(self, action, gamma=None):
         answer = Answer(*KeyDoorAgentEnv.step(self, action))
         return tuple(shaped_to(answer, gamma, answer.info["potential_after"]))
 

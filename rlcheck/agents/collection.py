@@ -101,7 +101,7 @@ def collect_batch(
 
     Args:
         model: the policy.
-        envs: N environments; each is reset first.
+        envs: N environments; each is reset first. Wrappers around them are left out.
         greedy: take the likeliest action (the first one in a tie) instead of sampling. The
             behavior policy is then deterministic, and the log-probability of its actions is 0.
         targets: [N] target colours; None, for all or for one, draws.
@@ -112,11 +112,14 @@ def collect_batch(
         The batch.
 
     Raises:
-        ValueError: there is no environment, one is there twice, or there is not one target for
-            each.
+        ValueError: there is no environment, one is there twice, there is not one target for each,
+            or the model has other numbers of observations or actions than the task.
+        TypeError: an environment is no KeyDoorAgentEnv, nor wraps one.
     """
     if not envs:
         raise ValueError("envs is empty; at least one environment is due")
+    envs = [_bare(f"envs[{index}]", env) for index, env in enumerate(envs)]
+    _check_sizes(model)
     places: dict[int, int] = {}
     for index, env in enumerate(envs):
         if (place := places.setdefault(id(env), index)) != index:
@@ -165,6 +168,22 @@ def collect_batch(
         stop_reasons=tuple(str(reason) for reason in stop_reasons),
         targets=tuple(env.target for env in envs),
     )
+
+
+def _bare(name: str, env: Any) -> KeyDoorAgentEnv:
+    bare = getattr(env, "unwrapped", env)
+    if not isinstance(bare, KeyDoorAgentEnv):
+        raise TypeError(f"{name} is {env!r}; a KeyDoorAgentEnv is due")
+    return bare
+
+
+def _check_sizes(model: ActorCritic) -> None:
+    for part, found, due in (
+        ("observations", model.observed.num_embeddings, len(OBSERVATIONS)),
+        ("actions", model.actions, len(ACTIONS)),
+    ):
+        if found != due:
+            raise ValueError(f"model has {found} {part}; the task has {due}")
 
 
 def _choose(

@@ -13,7 +13,7 @@ def rollout_contract_from_transitions(
     *,
     task_id: str,
     environment_version: str,
-    policy_version: int | str | Sequence[int | str],
+    policy_version: int | str | Sequence[int | str] | Mapping[Any, int | str],
     learner_version: int | None = None,
     max_staleness: int | None = None,
 ) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def rollout_contract_from_transitions(
         transitions: the steps of one episode, from its first one on; rewards are the base ones.
         task_id: names the task.
         environment_version: names the environment and its version.
-        policy_version: version of the policy that acted; one for each turn where the weights
-            changed on the way.
+        policy_version: version of the policy that acted; where the weights changed on the way, a
+            version for each turn, in order or as a mapping from the turn's index.
         learner_version: version of the policy that will learn from it, for `max_staleness`.
         max_staleness: how many versions a turn may lie behind the learner.
 
@@ -38,15 +38,7 @@ def rollout_contract_from_transitions(
     """
     if not transitions:
         raise ValueError("transitions is empty; a rollout has at least one turn")
-    versions = (
-        list(policy_version)
-        if isinstance(policy_version, Iterable) and not isinstance(policy_version, str)
-        else [policy_version] * len(transitions)
-    )
-    if len(versions) != len(transitions):
-        raise ValueError(
-            f"policy_version has length {len(versions)}; there are {len(transitions)} turns"
-        )
+    versions = _versions(policy_version, len(transitions))
     record: dict[str, Any] = {
         "task_id": task_id,
         "environment_version": environment_version,
@@ -56,6 +48,22 @@ def rollout_contract_from_transitions(
     }
     staleness = {"learner_version": learner_version, "max_staleness": max_staleness}
     return record | {name: value for name, value in staleness.items() if value is not None}
+
+
+def _versions(told: Any, count: int) -> list[Any]:
+    """A version for each turn."""
+    if isinstance(told, Mapping):
+        turns = {str(turn): version for turn, version in told.items()}
+        if missing := [turn for turn in range(count) if str(turn) not in turns]:
+            raise ValueError(f"policy_version[{missing[0]}] is missing; every turn needs one")
+        return [turns[str(turn)] for turn in range(count)]
+    alone = isinstance(told, str | bytes) or not isinstance(told, Iterable)
+    if alone or getattr(told, "ndim", 1) == 0:
+        return [told] * count
+    versions = list(told)
+    if len(versions) != count:
+        raise ValueError(f"policy_version has length {len(versions)}; there are {count} turns")
+    return versions
 
 
 def _turn(index: int, step: Transition) -> Mapping[str, Any]:

@@ -65,4 +65,7 @@ def write_curve_tensorboard(
 
 
 def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+    try:
+        return math.isnan(value)
+    except TypeError:
+        return False

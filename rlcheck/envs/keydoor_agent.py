@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from rlcheck._inputs import integer, unit_interval
+from rlcheck._inputs import checked_seed, integer, unit_interval
 
 __all__ = [
     "ACTIONS",
@@ -139,9 +139,11 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
             bootstraps. A step that reaches both limits ended the task: it terminates only.
         seed: seeds the first reset, unless that brings a seed of its own.
         render_mode: "ansi" for a transcript of the episode, or None.
+        gamma: discount of the shaped reward where `step` is given none, as through wrappers, in
+            [0, 1].
 
     Raises:
-        ValueError: a limit is not a positive integer; the text names it and its value.
+        ValueError: an argument is out of range; the text names it and its value.
 
     Reference:
         Ng, Harada and Russell (1999), Policy invariance under reward transformations; Pardo et al.
@@ -157,6 +159,7 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         collector_limit: int | None = None,
         seed: int | None = None,
         render_mode: str | None = None,
+        gamma: float = 0.99,
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; it must be None or 'ansi'")
@@ -169,7 +172,8 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         self.observation_space = gym.spaces.Text(
             max_length=max(map(len, OBSERVATIONS)), charset=frozenset("".join(OBSERVATIONS))
         )
-        self._seed = seed
+        self.gamma = unit_interval("gamma", gamma)
+        self._seed = checked_seed(seed)
         self._state: State | None = None
         self._steps = 0
         self._transcript: list[str] = []
@@ -199,8 +203,8 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
             (observation, info), with info["potential"] Φ of the first state.
 
         Raises:
-            ValueError: the target is neither colour, an option is unknown, or `options` asks for
-                another target than `target`.
+            ValueError: the target is neither colour, an option is unknown, `options` asks for
+                another target than `target`, or the seed is no integer ≥ 0.
         """
         options = dict(options or {})
         asked = options.pop("target", None)
@@ -212,7 +216,7 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
             asked = target
         if asked is not None:
             initial_state(asked)  # refuses before anything is changed
-        super().reset(seed=self._seed if seed is None else seed)
+        super().reset(seed=self._seed if seed is None else checked_seed(seed))
         self._seed = None
         drawn = COLORS[int(self.np_random.integers(len(COLORS)))]
         self._state = initial_state(drawn if asked is None else asked)
@@ -222,13 +226,14 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         return START, {"potential": potential(self._state)}
 
     def step(
-        self, action: int | str | np.int64, gamma: float = 0.99
+        self, action: int | str | np.int64, gamma: float | None = None
     ) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take one action.
 
         Args:
             action: a name in ACTIONS or its index.
-            gamma: discount of the shaped reward, in [0, 1].
+            gamma: discount of the shaped reward, in [0, 1]; None takes the environment's, 0.99 by
+                default.
 
         Returns:
             (observation, base_reward, terminated, truncated, info); info has `potential_before`
@@ -243,7 +248,7 @@ class KeyDoorAgentEnv(gym.Env[str, np.int64]):
         """
         if self._state is None or self._over:
             raise ResetNeeded("the episode is over, or none has begun: call reset() before step()")
-        gamma = unit_interval("gamma", gamma)
+        gamma = self.gamma if gamma is None else unit_interval("gamma", gamma)
         name = _action_name(action)
         before = potential(self._state)
         state, observation, valid = transition(self._state, name)

@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from rlcheck._inputs import integer
+from rlcheck._inputs import checked_seed, integer
 
 __all__ = ["ACTION_NAMES", "GridState", "GridTables", "KeyDoorGrid", "grid_tables"]
 
@@ -173,7 +173,7 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
         self.action_space = gym.spaces.Discrete(self.action_dim)
         self.observation_space = gym.spaces.Box(0.0, 1.0, (self.observation_dim,), np.float32)
         self._tables = grid_tables()
-        self._seed = seed
+        self._seed = checked_seed(seed)
         self._state: int | None = None
         self._steps = 0
         self._over = False
@@ -214,7 +214,7 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
             if asked is not None and tuple(asked) != tuple(start):
                 raise ValueError(f"start is {start!r}, but options asks for {asked!r}")
             asked = start
-        super().reset(seed=self._seed if seed is None else seed)
+        super().reset(seed=self._seed if seed is None else checked_seed(seed))
         self._seed = None
         drawn = int(self.np_random.integers(len(STARTS)))
         chosen = drawn if asked is None else STARTS.index(tuple(asked))

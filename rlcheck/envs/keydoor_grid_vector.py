@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import as_numbers, indices_below
+from rlcheck._inputs import as_numbers, checked_seed, indices_below
 from rlcheck.envs.keydoor_grid import (
     GOAL,
     STARTS,
@@ -58,7 +58,7 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         self._goal = np.array([state.cell == GOAL for state in self._tables.states])
         self._reasons = np.where(self._goal, "goal", "trap").astype(object)
         self._reasons[~self._tables.terminal] = None
-        self._seed = seed
+        self._seed = checked_seed(seed)
         self.states: NDArray[np.intp] | None = None  # [N] indices in grid_tables().states
         self._steps = np.zeros(self.num_envs, np.intp)
 
@@ -79,7 +79,7 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
         """
         asked = asked_start(options)
         chosen = None if asked is None else self._starts(asked)
-        super().reset(seed=self._seed if seed is None else seed)
+        super().reset(seed=self._seed if seed is None else checked_seed(seed))
         self._seed = None
         drawn = self._draw(self.num_envs)
         self.states = drawn if chosen is None else chosen

@@ -5,13 +5,12 @@
 Python functions can use it. Nothing here needs torch or TRL. See docs/trl.md.
 """
 
-import operator
 import random
 from typing import Any, NamedTuple
 
 from gymnasium.error import ResetNeeded
 
-from rlcheck._inputs import unit_interval
+from rlcheck._inputs import integer, unit_interval
 from rlcheck.envs.keydoor_agent import ACTIONS, COLORS, KeyDoorAgentEnv, transition
 from rlcheck.returns import discounted_return
 
@@ -129,10 +128,8 @@ class KeyDoorTools:
             as it is.
 
         Raises:
-            ValueError: the target is neither color.
-            TypeError: the seed is no integer.
+            ValueError: the target is neither color, or the seed no integer ≥ 0.
         """
-        seed = None if seed is None else operator.index(seed)
         observation, _ = self._env.reset(seed=seed, target=target)
         self._log = []
         return f"\n\n{observation}"
@@ -230,7 +227,8 @@ def prompts(count: int, seed: int = 0) -> list[dict[str, Any]]:
         Rows with `prompt`, a conversation of SYSTEM_PROMPT and PROMPT, `target` and `seed`; the
         last two reach `KeyDoorTools.reset`.
     """
-    draw = random.Random(seed)
+    count = integer("count", count, minimum=0)
+    draw = random.Random(integer("seed", seed, minimum=0))
     return [
         {
             "prompt": [
