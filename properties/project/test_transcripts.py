@@ -383,6 +383,83 @@ def test_a_mask_that_is_none_is_reported() -> None:
     )
 
 
+def test_masks_that_contradict_each_other_are_reported() -> None:
+    assert of_trl(tool_mask=MASK) == []
+    assert of_trl(tool_mask=torch.tensor(MASK)) == []
+    assert of_trl(tool_mask=[1, 1, 1, 1, 0, 1, 1]) == ["env_mask[3] is 0, but tool_mask[3] is 1"]
+    assert of_trl(tool_mask=MASK[1:]) == ["tool_mask has 6 entries for 7 completion_ids"]
+    assert of_trl(tool_mask=[2] * 7) == ["tool_mask[0] is 2; it must be 0 or 1"]
+    padded = {
+        "completion_ids": [*IDS, PAD],
+        "logprobs": [*LOGPROBS, 0.0],
+        "env_mask": [*MASK, 0],
+        "tool_mask": [*MASK, 1],
+    }
+    assert of_trl(**padded, completion_mask=[1] * 7 + [0]) == []
+
+
+def test_extra_fields_replace_no_other() -> None:
+    extra: Any = VERL["extra_fields"]
+    for name, value in (("response_ids", [5]), ("reward_score", 9.0), ("prompt_ids", [5])):
+        record = record_from_verl({**VERL, "extra_fields": {**extra, name: value}}, **ENDS)
+        assert record["turns"] == RECORD["turns"]
+        (violation,) = said(record)
+        assert violation.startswith(f"extra_fields[{name!r}] is {value}, but {name} is ")
+    assert of_verl(extra_fields={**extra, "responses": [5]})[0].startswith(
+        "extra_fields['responses'] is [5], but response_ids is "
+    )
+    equals = {"response_ids": np.array(IDS), "reward_score": np.float32(1), "num_turns": 9}
+    assert of_verl(extra_fields={**extra, **equals, "rm_scores": [0.0, 0.5, 0.5]}) == []
+    assert of_verl(extra_fields={**extra, "rm_scores": [0.0, 0.5]}) == [
+        "extra_fields['rm_scores'] is [0.0, 0.5], but reward_score is 1.0"
+    ]
+    assert of_verl(reward_score=None, extra_fields={**extra, "reward_score": 1.0}) == []
+    assert of_verl(terminated=False, truncated=True, extra_fields={**extra, "truncated": False})[
+        0
+    ] == ("extra_fields['truncated'] is False, but truncated is True")
+
+
+class Tensors:
+    """As a TensorDict: iteration is over its rows, and its names are its keys."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.items, self.keys, self.take = held.items, held.keys, held.__getitem__
+
+    def __getitem__(self, name: str) -> Any:
+        return self.take(name)
+
+
+@pytest.mark.parametrize("holder", [dict, Tensors])
+def test_a_batch_of_verl_keeps_its_tensors_apart(holder: Any) -> None:
+    kind = make_dataclass("DataProto", ["batch", "non_tensor_batch", "meta_info"])
+    tensors = {
+        "prompts": torch.tensor([[4, 4]] * 2),
+        "responses": torch.tensor([[*IDS, PAD]] * 2),
+        "response_mask": torch.tensor([[*MASK, 0]] * 2),
+        "rollout_log_probs": torch.tensor([[*LOGPROBS, 0.0]] * 2),
+        "attention_mask": torch.tensor([[1] * 9 + [0]] * 2),
+        "rm_scores": torch.tensor([[0.0] * 6 + [1.0, 0.0]] * 2),
+    }
+    others = {
+        "min_global_steps": np.array([3, 3], object),
+        "max_global_steps": np.array([3, 3], object),
+        "raw_prompt": np.array(["a", "b"], object),
+    }
+    assert records_from_verl(kind(holder(tensors), others, {}), **ENDS) == [RECORD, RECORD]
+    rows = [
+        kind(
+            holder({name: column[index] for name, column in tensors.items()}),
+            {name: column[index] for name, column in others.items()},
+            {},
+        )
+        for index in range(2)
+    ]
+    assert record_from_verl(rows[0], **ENDS) == RECORD
+    assert records_from_verl(rows, **ENDS) == [RECORD, RECORD]
+    with pytest.raises(ValueError, match="outputs has none of the columns"):
+        records_from_verl(kind(None, others["raw_prompt"], {}), **ENDS)
+
+
 def test_ids_that_are_none_are_reported() -> None:
     assert of_trl(completion_ids=None)[0] == "completion_ids is missing"
     assert of_trl(completion_ids=[], env_mask=[], logprobs=[])[0] == (
@@ -414,6 +491,7 @@ def test_rewards_are_summed_over_the_functions_that_scored() -> None:
 
 
 CUT = [*IDS[:-1], 11]
+UNKNOWN_END = ["turns[1].terminated is missing", "turns[1].truncated is missing"]
 
 
 def ending(sample: dict[str, Any], **options: Any) -> tuple[Any, Any, Any]:
@@ -493,6 +571,34 @@ def test_an_ending_that_the_ids_deny_is_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+def test_a_stop_for_a_tool_that_nobody_answers_is_a_truncation(reason: str) -> None:
+    sample = {**TRL, "finish_reason": reason}
+    assert ending(sample) == (False, True, "unanswered_tool_call")
+    assert ending(sample, eos_token_ids=[]) == (False, True, "unanswered_tool_call")
+    assert said(record_from_trl(sample, **TOLD)) == []
+    expected = ["terminated is True, but the rollout was cut off: unanswered_tool_call"]
+    assert of_trl(finish_reason=reason, terminated=True) == expected
+    extra = {**VERL["extra_fields"], "finish_reason": reason}  # type: ignore[dict-item]
+    assert of_verl(extra_fields={**extra, "terminated": True}) == expected
+    # Where the answer follows, the rollout ended otherwise.
+    answer = {"completion_ids": [*IDS, 9], "env_mask": [*MASK, 0], "logprobs": [*LOGPROBS, 0]}
+    assert of_trl(**answer, finish_reason=reason) == UNKNOWN_END
+    assert of_trl(completion=[CHAT[0], CHAT[2], CHAT[1]], finish_reason=reason) == UNKNOWN_END
+
+
+@pytest.mark.parametrize("reason", ["error", "content_filter", "pause"])
+def test_an_eos_does_not_outweigh_another_reason(reason: str) -> None:
+    sample = {**TRL, "finish_reason": reason}
+    assert ending(sample) == (None, None, reason)
+    assert said(record_from_trl(sample, **TOLD)) == UNKNOWN_END
+    extra = {**VERL["extra_fields"], "finish_reason": reason}  # type: ignore[dict-item]
+    assert of_verl(extra_fields=extra) == UNKNOWN_END
+    assert of_trl(finish_reason=reason, completion=[CHAT[0], *CHAT[1:2], CHAT[0]]) == UNKNOWN_END
+    assert ending({**sample, "truncated": True}) == (False, True, reason)
+    assert ending({**sample, "terminated": False}) == (False, None, reason)
+
+
 def test_flags_of_the_dump_stand() -> None:
     assert ending({**TRL, "terminated": False, "truncated": False}) == (False, False, None)
     assert ending({**TRL, "truncated": np.bool_(True)}) == (False, True, None)
@@ -521,10 +627,9 @@ def test_a_tool_call_that_nobody_answers_is_a_truncation() -> None:
 
 
 def test_an_ending_that_nothing_tells_is_missing() -> None:
-    unknown = ["turns[1].terminated is missing", "turns[1].truncated is missing"]
-    assert said(record_from_trl(TRL, **NAMES, policy_version=3)) == unknown
+    assert said(record_from_trl(TRL, **NAMES, policy_version=3)) == UNKNOWN_END
     speaks_last = {"completion_ids": [*IDS, 9], "env_mask": [*MASK, 0], "logprobs": [*LOGPROBS, 0]}
-    assert of_trl(**speaks_last) == unknown
+    assert of_trl(**speaks_last) == UNKNOWN_END
     assert of_trl(**speaks_last, finish_reason="goal") == []
     assert of_trl(finish_reason=7)[0] == "finish_reason is 7; a text is due"
 
@@ -660,7 +765,9 @@ def test_marks_ends_of_line_and_empty_files_are_no_violations(tmp_path: Path) ->
     [
         ({"task_id": ""}, "task_id is ''"),
         ({"environment_version": None}, "environment_version is None"),
-        ({"eos_token_ids": 2}, "eos_token_ids is 2"),
+        ({"eos_token_ids": -2}, "eos_token_ids is -2"),
+        ({"eos_token_ids": 2.5}, "eos_token_ids is 2.5"),
+        ({"eos_token_ids": True}, "eos_token_ids is True"),
         ({"eos_token_ids": [2, -1]}, "eos_token_ids[1] is -1"),
         ({"eos_token_ids": ["</s>"]}, "eos_token_ids[0] is '</s>'"),
         ({"stop_token_ids": [7]}, "stop_token_ids"),
@@ -678,6 +785,31 @@ def test_a_bad_argument_is_refused(changes: dict[str, Any], text: str) -> None:
     for convert_all in (records_from_trl, records_from_verl):
         with pytest.raises((TypeError, ValueError), match=re.escape(text)):
             convert_all([], **{**TOLD, **changes})
+
+
+def test_a_misspelt_option_is_refused_by_the_function_that_was_called() -> None:
+    calls: list[tuple[Any, Any]] = [
+        (record_from_trl, TRL),
+        (records_from_trl, [TRL]),
+        (records_from_trl_completions, TABLE),
+        (record_from_verl, VERL),
+        (records_from_verl, [VERL]),
+        (records_from_verl_dump, LINES),
+    ]
+    for convert, dump in calls:
+        text = f"{convert.__name__}() got an unexpected keyword argument 'eos_token_id'; its opt"
+        with pytest.raises(TypeError, match=re.escape(text)):
+            convert(dump, eos_token_id=2, **NAMES)
+        if "verl" in convert.__name__:
+            with pytest.raises(TypeError, match="unexpected keyword argument 'reward_columns'"):
+                convert(dump, reward_columns=["reward"], **NAMES)
+
+
+@pytest.mark.parametrize("eos", [EOS, np.int64(EOS), torch.tensor(EOS)])
+def test_one_eos_needs_no_list(eos: Any) -> None:
+    assert record_from_trl(TRL, **{**TOLD, "eos_token_ids": eos}) == RECORD
+    none = {**TOLD, "eos_token_ids": None}
+    assert record_from_trl(TRL, **none) == record_from_trl(TRL, **{**TOLD, "eos_token_ids": ()})
 
 
 def test_a_bad_container_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Record = dict[str, Any]
 
 REASON, *FLAGS = ENDINGS = ("finish_reason", "terminated", "truncated")
 UNANSWERED = "unanswered_tool_call"
+CALLS = ("tool_calls", "function_call")
 CUT = (*TRUNCATION_REASONS, "abort", "aborted", UNANSWERED)
 ENDED = (*TERMINATION_REASONS, "stop")
 
@@ -49,7 +50,8 @@ def _ending(sample: Sample, told: Told) -> tuple[Record, str | None]:
     """The flags of the last turn, as far as the dump tells, and why the rollout stopped.
 
     The dump's own flags stand as they are, so that a contradiction is seen. Else its reason
-    decides, and where that is silent, the last token: a length stop is never hidden.
+    decides, and where there is none, the last token: a length stop is never hidden. A reason that
+    neither ends nor cuts a rollout sets no flag, whatever the last token is.
     """
     reason: str | None = sample.read(text, REASON)
     place, token = sample.last or ("", None)
@@ -57,10 +59,12 @@ def _ending(sample: Sample, told: Told) -> tuple[Record, str | None]:
     why = reason or last
     if last == "length" and reason not in CUT:
         why = last
-    elif sample.unanswered and reason in (None, "stop", "tool_calls"):
+    elif (reason in CALLS and not sample.answered) or (
+        sample.unanswered and reason in (None, "stop", "eos")
+    ):
         why = UNANSWERED
-    verdict = why if why in (*CUT, *ENDED) else last
-    flags = {} if verdict is None else {"terminated": verdict in ENDED, "truncated": verdict in CUT}
+    known = why in (*CUT, *ENDED)
+    flags = {"terminated": why in ENDED, "truncated": why in CUT} if known else {}
     given = _held({name: sample.read(_flag, name) for name in FLAGS})
     if True in given.values():
         flags = dict.fromkeys(FLAGS, False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcheck.transcripts._record import Record, build_record
-from rlcheck.transcripts._sample import Sample, listed, shown, text
+from rlcheck.transcripts._sample import Sample, joined, listed, shown, text
 from rlcheck.transcripts._told import Told
 
 
@@ -36,9 +36,11 @@ def _convert(row: Any, name: str, told: Told, read: Callable[[Sample, Told], Non
 
 def table_rows(name: str, table: Any, known: set[str]) -> list[Any]:
     """The rows of a table; of one given by columns, those columns that are known."""
+    table = joined(table)
     if not isinstance(table, Mapping) and not hasattr(table, "columns"):
         return listed(name, table)
-    given = {c: table[c] for c in getattr(table, "columns", table) if c in known}
+    names = table.columns if hasattr(table, "columns") else table.keys()
+    given = {c: table[c] for c in names if c in known}
     columns = {c: listed(f"{name}[{c!r}]", v) for c, v in given.items() if v is not None}
     if not columns:
         raise ValueError(f"{name} has none of the columns {', '.join(sorted(known))}")

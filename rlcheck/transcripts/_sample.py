@@ -15,6 +15,7 @@ class Sample:
     """The fields of one rollout, what was made of them, and the violations that were met."""
 
     def __init__(self, held: Any, *violations: str) -> None:
+        held = joined(held)
         if is_dataclass(held) or hasattr(type(held), "model_fields"):  # the models of pydantic
             held = getattr(held, "__dict__", held)
         if not isinstance(held, Mapping):
@@ -26,6 +27,7 @@ class Sample:
         self.version: Any = None  # or {turn: version}
         self.last: tuple[str, int] | None = None  # place and id of the last token, if the model's
         self.unanswered = False  # whether the last turn calls a tool in vain
+        self.answered = False  # whether the last word is not the model's
 
     def find(self, *names: str) -> tuple[str, Any]:
         """The first of these fields that holds something, or the first name and None."""
@@ -46,6 +48,29 @@ class Sample:
         except (TypeError, ValueError, RuntimeError) as refusal:  # the last from a tensor
             self.violations.append(str(refusal))
         return None
+
+
+def joined(held: Any) -> Any:
+    """The fields of what keeps tensors apart from the others: verl's `DataProto`, or its row."""
+    if isinstance(held, Mapping) or not hasattr(held, "non_tensor_batch"):
+        return held
+    parts: list[Any] = [held.non_tensor_batch, getattr(held, "batch", None)]  # a tensor goes first
+    kept = [part for part in parts if hasattr(part, "items")]
+    return {name: value for part in kept for name, value in part.items()}
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two fields hold the same, in whatever form; NaN equals NaN."""
+    try:
+        one, other = _entries(one), _entries(other)
+        return bool(one == other) or repr(one) == repr(other)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def _entries(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def plain(value: Any) -> Any:

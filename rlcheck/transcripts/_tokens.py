@@ -22,7 +22,11 @@ class Layout(NamedTuple):
 
     def names(self) -> set[str]:
         """All fields that are read."""
-        return {name for part in self if isinstance(part, tuple) for name in part}
+        return {name for part in self.parts() for name in part}
+
+    def parts(self) -> list[tuple[str, ...]]:
+        """The names of each part."""
+        return [part for part in self if isinstance(part, tuple)]
 
 
 def read_tokens(sample: Sample, layout: Layout, told: Told) -> None:
@@ -45,6 +49,7 @@ def read_tokens(sample: Sample, layout: Layout, told: Told) -> None:
         return
     real = _before_padding(ids, told) if real is None else real
     kept = int(np.flatnonzero(real)[-1]) + 1 if real.any() else 0
+    _check_masks(sample, layout, ids, mask, real, name)
     ids, mask = ids[:kept], (mask & real)[:kept]
     if not real[:kept].all():
         sample.violations.append(
@@ -55,6 +60,7 @@ def read_tokens(sample: Sample, layout: Layout, told: Told) -> None:
         return
     _check_eos(sample, name, ids, mask, told)
     sample.turns = _turns(prompt, ids, mask, None if logprobs is None else logprobs.tolist())
+    sample.answered = not mask[-1]
     sample.last = (f"{name}[{kept - 1}]", int(ids[-1])) if mask[-1] else None
 
 
@@ -68,6 +74,21 @@ def _beside(
         return None if entries is None else entries[len(entries) - len(ids) :]
     sample.violations.append(f"{name} has {len(entries)} entries for {len(ids)} {of}")
     return None
+
+
+def _check_masks(
+    sample: Sample, layout: Layout, ids: Integers, mask: Flags, real: Flags, of: str
+) -> None:
+    """The masks that a sample has beside the one that is read say the same of its real tokens."""
+    read, _ = sample.find(*layout.mask)
+    for name in layout.mask:
+        other = mask if name == read else _beside(sample, token_flags, (name,), ids, of)
+        if other is None:
+            continue
+        for index in np.flatnonzero((mask != other) & real)[:1]:
+            sample.violations.append(
+                f"{read}[{index}] is {int(mask[index])}, but {name}[{index}] is {int(other[index])}"
+            )
 
 
 def _before_padding(ids: Integers, told: Told) -> Flags:

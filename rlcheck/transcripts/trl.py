@@ -9,7 +9,7 @@ from rlcheck.transcripts._record import ENDINGS, Record, build_record
 from rlcheck.transcripts._rows import convert_each, table_rows
 from rlcheck.transcripts._sample import Sample, shown, text
 from rlcheck.transcripts._tokens import Layout, read_tokens
-from rlcheck.transcripts._told import Told, TRLOptions, version
+from rlcheck.transcripts._told import Told, TRLOptions, checked, version
 
 ROLLOUT = Layout(
     ids=("completion_ids",),
@@ -54,7 +54,8 @@ def record_from_trl(
         trl 1.16, trl/trainer/grpo_trainer.py: `RolloutFunc`, `GRPOTrainer._tool_call_loop`;
         trl/experimental/async_grpo/async_rollout_worker.py: `RolloutSample`.
     """
-    told, held = Told(environment_version, **options), Sample(sample)
+    told = checked("record_from_trl", TRLOptions, environment_version, options)
+    held = Sample(sample)
     _read(held, told)
     return build_record(held, text("task_id", task_id), told)
 
@@ -82,7 +83,7 @@ def records_from_trl(
     Reference:
         trl 1.16, trl/trainer/grpo_trainer.py: `RolloutFunc`.
     """
-    told = Told(environment_version, **options)
+    told = checked("records_from_trl", TRLOptions, environment_version, options)
     rows = table_rows("rollouts", rollouts, {*FIELDS, "prompt", "completion", *told.reward_columns})
     return convert_each(rows, task_id, told, _read)
 
@@ -115,7 +116,7 @@ def records_from_trl_completions(
     Reference:
         trl 1.16, trl/trainer/grpo_trainer.py: `GRPOTrainer.log`.
     """
-    told = Told(environment_version, **options)
+    told = checked("records_from_trl_completions", TRLOptions, environment_version, options)
     table = table_rows("rows", rows, {"prompt", "completion", *told.reward_columns})
     return convert_each(table, task_id, told, _read_text)
 
@@ -157,6 +158,8 @@ def _spoken(sample: Sample) -> list[Record]:
         sample.violations.append("completion holds no message of the assistant")
     # TRL stops so at its limits, and where the tool's answer did not fit, after an EOS.
     calls = said[-1].get("tool_calls") if said else None
+    if said:
+        sample.answered = said[-1]["role"] != "assistant"
     sample.unanswered = isinstance(calls, Sized) and len(calls) > 0
     return turns
 

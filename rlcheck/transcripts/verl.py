@@ -7,9 +7,9 @@ from typing import Any, Unpack
 from rlcheck._inputs import scalar
 from rlcheck.transcripts._record import ENDINGS, Record, build_record
 from rlcheck.transcripts._rows import convert_each, json_lines, table_rows
-from rlcheck.transcripts._sample import Sample, shown, text, token_numbers
+from rlcheck.transcripts._sample import Sample, equal, shown, text, token_numbers
 from rlcheck.transcripts._tokens import Layout, read_tokens
-from rlcheck.transcripts._told import Options, Told, version
+from rlcheck.transcripts._told import Options, Told, checked, version
 
 AGENT_LOOP = Layout(
     ids=("response_ids", "responses"),
@@ -19,7 +19,9 @@ AGENT_LOOP = Layout(
     padding=("attention_mask",),
 )
 OLDEST, NEWEST = "min_global_steps", "max_global_steps"
-FIELDS = {*AGENT_LOOP.names(), *ENDINGS, OLDEST, NEWEST, "reward_score", "rm_scores"}
+REWARDS = ("reward_score", "rm_scores")  # of the rollout, or of its tokens
+KINDS = (*AGENT_LOOP.parts(), REWARDS, *((name,) for name in (*ENDINGS, OLDEST, NEWEST)))
+FIELDS = {name for names in KINDS for name in names}
 
 
 def record_from_verl(
@@ -34,7 +36,8 @@ def record_from_verl(
     Args:
         sample: a mapping or model with `prompt_ids`, `response_ids`, `response_mask`,
             `response_logprobs`, `reward_score`, `extra_fields`; or a row of a batch, with
-            `prompts`, `responses`, `rollout_log_probs`, `rm_scores`, `attention_mask`.
+            `prompts`, `responses`, `rollout_log_probs`, `rm_scores`, `attention_mask`. Where
+            `extra_fields` contradict another field, that one is read.
         task_id, environment_version: as in `record_from_trl`.
         options: as in `record_from_trl`, without `reward_columns`.
 
@@ -48,7 +51,8 @@ def record_from_verl(
         verl, verl/experimental/agent_loop/agent_loop.py: `AgentLoopOutput`;
         verl/experimental/agent_loop/tool_agent_loop.py, on the versions of several turns.
     """
-    told, held = Told(environment_version, **options), Sample(sample)
+    told = checked("record_from_verl", Options, environment_version, options)
+    held = Sample(sample)
     _read(held, told)
     return build_record(held, text("task_id", task_id), told)
 
@@ -63,7 +67,8 @@ def records_from_verl(
     """The records of many agent loop outputs, as `record_from_verl` makes them.
 
     Args:
-        outputs: samples, or a mapping of columns.
+        outputs: samples, a mapping of columns, or a batch (`DataProto`, or alike: tensors in
+            `batch`, the other columns in `non_tensor_batch`).
         task_id: one text for all, or one for each output.
         environment_version, options: as in `record_from_verl`.
 
@@ -76,7 +81,7 @@ def records_from_verl(
     Reference:
         verl, verl/experimental/agent_loop/agent_loop.py: `AgentLoopOutput`.
     """
-    told = Told(environment_version, **options)
+    told = checked("records_from_verl", Options, environment_version, options)
     rows = table_rows("outputs", outputs, {*FIELDS, "extra_fields"})
     return convert_each(rows, task_id, told, _read)
 
@@ -113,7 +118,7 @@ def records_from_verl_dump(
     Reference:
         verl, verl/trainer/ppo/ray_trainer.py: `_log_rollout_data`, `_dump_generations`.
     """
-    told = Told(environment_version, **options)
+    told = checked("records_from_verl_dump", Options, environment_version, options)
     if not isinstance(step_is_version, bool):
         raise TypeError(f"step_is_version is {step_is_version!r}; True or False is due")
 
@@ -131,13 +136,39 @@ def records_from_verl_dump(
 
 
 def _read(sample: Sample, told: Told) -> None:
-    extra = sample.held.get("extra_fields")
-    if isinstance(extra, Mapping):  # a batch has these beside the others
-        sample.held = {**sample.held, **extra}
+    _add_extra(sample)
     read_tokens(sample, AGENT_LOOP, told)
-    sample.reward, sample.version = sample.read(scalar, "reward_score"), _versions(sample)
-    if sample.reward is None and (scores := sample.read(token_numbers, "rm_scores")) is not None:
-        sample.reward = float(scores.sum())
+    sample.reward, sample.version = _reward(sample), _versions(sample)
+
+
+def _add_extra(sample: Sample) -> None:
+    """A batch has the extra fields beside the others, which they never replace."""
+    extra = sample.held.get("extra_fields")
+    if not isinstance(extra, Mapping):
+        return
+    own, more = Sample(sample.held), Sample(extra)  # these keep their violations to themselves
+    taken: set[str] = set()
+    for names in KINDS:
+        real, value = own.find(*names)
+        if value is None:
+            continue
+        taken |= {*names}
+        for name in names:
+            _, other = more.find(name)
+            if other is None or equal(value, other):
+                continue
+            if names != REWARDS or _reward(own) != _reward(Sample({name: other})):
+                sample.violations.append(
+                    f"extra_fields[{name!r}] is {shown(other)}, but {real} is {shown(value)}"
+                )
+    sample.held = {**own.held, **{name: v for name, v in extra.items() if name not in taken}}
+
+
+def _reward(sample: Sample) -> float | None:
+    reward: float | None = sample.read(scalar, REWARDS[0])
+    if reward is None and (scores := sample.read(token_numbers, REWARDS[1])) is not None:
+        return float(scores.sum())
+    return reward
 
 
 def _versions(sample: Sample) -> Any:
