@@ -20,15 +20,16 @@ from torch import Tensor
 from rlcheck.agents import (
     ActorCritic,
     ActorCriticSettings,
+    Batch,
     FeedForwardActorCritic,
     RecurrentActorCritic,
     area_under_curve,
-    evaluate_policy,
+    collect_batch,
     exact_success_probability,
     train_actor_critic,
 )
 from rlcheck.envs import ACTIONS, OBSERVATIONS, KeyDoorAgentEnv
-from rlcheck.envs.keydoor_agent import OBSERVATION_INDEX, START, State, potential
+from rlcheck.envs.keydoor_agent import COLORS, OBSERVATION_INDEX, START, State, potential
 from rlcheck.envs.keydoor_agent_solution import (
     BeliefSolution,
     FiniteMemoryPolicy,
@@ -45,7 +46,6 @@ REGISTERED: dict[str, Any] = tomllib.loads(
     (Path(__file__).parent / "registered" / "agentic.toml").read_text(encoding="utf-8")
 )
 TASK_HORIZON: int = REGISTERED["task_horizon"]
-EVALUATION: dict[str, int] = REGISTERED["evaluation"]
 
 
 class Run(NamedTuple):
@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
     model: ActorCritic
     curve: list[dict[str, Any]]
-    success: float  # of the greedy policy, in evaluation episodes
+    success: float  # of the greedy policy, a mean over both targets: exact
     exact_success: float  # of the policy that samples, exactly
 
     @property
@@ -64,21 +64,28 @@ class Run(NamedTuple):
 
 @cache
 def run(seed: int, reward_mode: str, updates: int, *, lam: float = 0.8, memory: bool = True) -> Run:
-    """Train with a seed, and evaluate on seeds that no training draws from."""
+    """Train with a seed, and evaluate exactly."""
     model, curve = train_actor_critic(
         seed=seed,
         reward_mode=reward_mode,
         updates=updates,
         episodes_per_update=REGISTERED["episodes_per_update"],
         evaluation_interval=max(updates // 10, 1),
-        evaluation_episodes=EVALUATION["episodes"],
+        evaluation_episodes=REGISTERED["evaluation_episodes"],
         task_horizon=TASK_HORIZON,
         model=None if memory else without_memory(seed),
         settings=ActorCriticSettings(lam=lam),
     )
-    metrics = evaluate_policy(model, task_horizon=TASK_HORIZON, **EVALUATION)
     exact = exact_success_probability(model, task_horizon=TASK_HORIZON)
-    return Run(model, curve, metrics["success_rate"], exact)
+    return Run(model, curve, float(greedy_episodes(model).success.mean()), exact)
+
+
+def greedy_episodes(
+    model: ActorCritic, environment: type[KeyDoorAgentEnv] = KeyDoorAgentEnv, gamma: float = 0.99
+) -> Batch:
+    """The greedy policy's two episodes, one for each target: there are no others."""
+    envs = [environment(TASK_HORIZON) for _ in COLORS]
+    return collect_batch(model, envs, greedy=True, targets=COLORS, gamma=gamma)
 
 
 def without_memory(seed: int) -> FeedForwardActorCritic:
@@ -130,7 +137,8 @@ def environment_paying(reward_of: Any) -> type[KeyDoorAgentEnv]:
     class Paying(KeyDoorAgentEnv):
         """Pays what it was told to."""
 
-        def step(self, action: Any, gamma: float = 0.99) -> Any:
+        def step(self, action: Any, gamma: float | None = None) -> Any:
+            gamma = self.gamma if gamma is None else gamma
             before = self._state
             observation, base, terminated, truncated, info = super().step(action, gamma)
             info["shaped_reward"] = reward_of(gamma)(before, self._state, terminated)
@@ -146,31 +154,47 @@ REWARDS = {
 }
 
 
+def solution(name: str) -> BeliefSolution:
+    """The exact solution for a reward."""
+    gamma = REGISTERED["broken_shaping"]["gamma"]
+    return BeliefSolution(TASK_HORIZON, gamma=gamma, reward=REWARDS[name](gamma))
+
+
 def exact_base_value(name: str) -> float:
     """The base value, exactly, of a policy that is optimal for a reward."""
-    gamma = REGISTERED["broken_shaping"]["gamma"]
-    chosen = BeliefSolution(TASK_HORIZON, gamma=gamma, reward=REWARDS[name](gamma)).policy()
-    return policy_value(chosen, task_horizon=TASK_HORIZON, gamma=gamma)
+    chosen = solution(name)
+    return policy_value(chosen.policy(), task_horizon=TASK_HORIZON, gamma=chosen.gamma)
+
+
+class Learned(NamedTuple):
+    """What the greedy policy that is learned from a reward is worth, discounted."""
+
+    base: float
+    own: float  # by the reward that it was trained on
 
 
 @cache
-def learned_base_value(name: str, seed: int) -> float:
-    """The base value of the greedy policy that is learned from a reward."""
+def learned_value(name: str, seed: int) -> Learned:
+    """Train on a reward; "potential" is the environment's own."""
     gamma = REGISTERED["broken_shaping"]["gamma"]
     updates = REGISTERED["broken_shaping"]["updates"]
+    paying = KeyDoorAgentEnv if name == "potential" else environment_paying(REWARDS[name])
     model, _ = train_actor_critic(
         seed=seed,
         reward_mode="potential",
         updates=updates,
         episodes_per_update=REGISTERED["episodes_per_update"],
         evaluation_interval=updates,
+        evaluation_episodes=1,
         task_horizon=TASK_HORIZON,
-        environment=environment_paying(REWARDS[name]),
+        environment=paying,
         settings=ActorCriticSettings(gamma=gamma),
     )
-    return evaluate_policy(model, task_horizon=TASK_HORIZON, gamma=gamma, **EVALUATION)[
-        "mean_return"
-    ]
+    batch = greedy_episodes(model, paying, gamma)
+    discounts = gamma ** np.arange(batch.active.shape[1])
+    return Learned(
+        *(float((r @ discounts).mean()) for r in (batch.base_rewards, batch.shaped_rewards))
+    )
 
 
 # The value of a known policy, learned from episodes that the collector cuts.
@@ -181,8 +205,7 @@ def lazy_policy(pace: float) -> FiniteMemoryPolicy:
 
     Its memory is what it has done and the colour it has read; time plays no part in it.
     """
-    colors = ("red", "blue")
-    memories = ["start", *(f"{done} {c}" for done in ("read", "took", "opened") for c in colors)]
+    memories = ["start", *(f"{done} {c}" for done in ("read", "took", "opened") for c in COLORS)]
     index = {name: i for i, name in enumerate(memories)}
     probabilities = np.zeros((len(memories), len(ACTIONS)))
     following = np.tile(
@@ -194,7 +217,7 @@ def lazy_policy(pace: float) -> FiniteMemoryPolicy:
             probabilities[index[memory], ACTIONS.index(action)] += chance
 
     act("start", "inspect", "open_red")
-    for color in colors:
+    for color in COLORS:
         act(f"read {color}", f"pickup_{color}", "inspect")
         act(f"took {color}", f"open_{color}", "inspect")
         act(f"opened {color}", "finish", "inspect")
@@ -232,13 +255,22 @@ class TableActor(RecurrentActorCritic):
 class TruncationTerminates(KeyDoorAgentEnv):
     """Reports the collector's limit as the end of the task."""
 
-    def step(self, action: Any, gamma: float = 0.99) -> Any:
+    def step(self, action: Any, gamma: float | None = None) -> Any:
         observation, base, terminated, truncated, info = super().step(action, gamma)
         return observation, base, terminated or truncated, False, info
 
 
-def start_value_error(seed: int, environment: type[KeyDoorAgentEnv]) -> float:
-    """Learned minus exact value of the lazy policy at the start."""
+def exact_start_value(*, ends_at_the_limit: bool) -> float:
+    """The value of the lazy policy, in the task or in one that ends where the collector cuts."""
+    options = REGISTERED["truncation"]
+    horizon = options["collector_limit" if ends_at_the_limit else "task_horizon"]
+    gamma = ActorCriticSettings().gamma
+    return policy_value(lazy_policy(options["pace"]), task_horizon=horizon, gamma=gamma)
+
+
+@cache
+def learned_start_value(seed: int, environment: type[KeyDoorAgentEnv]) -> float:
+    """The value of the lazy policy at the start, learned from cut episodes."""
     options = REGISTERED["truncation"]
     policy = lazy_policy(options["pace"])
     settings = ActorCriticSettings(
@@ -265,8 +297,7 @@ def start_value_error(seed: int, environment: type[KeyDoorAgentEnv]) -> float:
     with torch.no_grad():
         first = torch.tensor([[OBSERVATION_INDEX[START]]])
         _, values, _ = actor(first, torch.full_like(first, actor.no_action))
-    exact = policy_value(policy, task_horizon=options["task_horizon"], gamma=settings.gamma)
-    return float(values) - exact
+    return float(values)
 
 
 def seeds_of(claim: str, first_seed: int | None) -> list[int]:
@@ -299,17 +330,20 @@ def main(first_seed: int | None = None) -> None:
         runs = [run(s, mode, REGISTERED["long"]["updates"]) for s in seeds_of("long", first_seed)]
         say(f"long, {mode}", "success, greedy, IQM", bootstrap([r.success for r in runs]))
     for name in REWARDS:
-        values = [learned_base_value(name, seed) for seed in seeds_of("broken_shaping", first_seed)]
-        say(name, "base value learned, mean", bootstrap(values, mean))
+        values = [learned_value(name, seed) for seed in seeds_of("broken_shaping", first_seed)]
+        say(name, "base value learned, mean", bootstrap([value.base for value in values], mean))
         say(name, "base value of its own optimum, exact", f"{exact_base_value(name):.3f}")
+        say(name, "own value learned, mean", bootstrap([value.own for value in values], mean))
+        say(name, "own optimum, exact", f"{solution(name).start_value:.3f}")
     for name, environment in (
         ("truncation bootstraps", KeyDoorAgentEnv),
         ("truncation terminates", TruncationTerminates),
     ):
-        errors = [
-            start_value_error(seed, environment) for seed in seeds_of("truncation", first_seed)
-        ]
-        say(name, "error of the value at the start, mean", bootstrap(errors, mean))
+        seeds = seeds_of("truncation", first_seed)
+        values = [learned_start_value(seed, environment) for seed in seeds]
+        exact = exact_start_value(ends_at_the_limit=environment is TruncationTerminates)
+        say(name, "value at the start learned, mean", bootstrap(values, mean))
+        say(name, "value of the task that this is, exact", f"{exact:.3f}")
     runs = [
         run(seed, "potential", REGISTERED["memory"]["updates"], memory=False)
         for seed in seeds_of("memory", first_seed)

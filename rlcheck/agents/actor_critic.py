@@ -38,7 +38,7 @@ class ActorCriticSettings:
     """
 
     gamma: float = 0.99
-    lam: float = 0.8
+    lam: float = 0.6
     learning_rate: float = 0.02
     epochs: int = 2
     policy_weight: float = 1.0
