@@ -36,8 +36,8 @@ class FittingSettings:
 
     gamma: float = 0.99
     batch_size: int = 256
-    learning_rate: float = 1e-3
-    target_interval: int = 50
+    learning_rate: float = 2e-3
+    target_interval: int = 30
     hidden_size: int = 64
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ def implicit_q_learning(
     *,
     seed: int,
     epochs: int,
-    expectile: float = 0.9,
+    expectile: float = 0.7,
     beta: float = 10.0,
     max_weight: float = 100.0,
     settings: FittingSettings | None = None,
