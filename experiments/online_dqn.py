@@ -6,6 +6,7 @@
 
 import tomllib
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ from intervals import Interval, bootstrap, interquartile_mean, mean
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from tqdm import tqdm
 
+from rlcheck.agents.actor_critic import one_thread
 from rlcheck.agents.dqn import train_online_dqn
-from rlcheck.agents.q_learner import DqnSettings, TargetRule
+from rlcheck.agents.overestimation import decisive_states, max_q_overestimation
+from rlcheck.agents.q_learner import DqnSettings, QLearner, TargetRule
+from rlcheck.agents.q_networks import grid_scores
+from rlcheck.agents.replay import ReplayBuffer
 from rlcheck.envs.keydoor_grid import GOAL, STEP_LIMIT, KeyDoorGrid, grid_tables
 from rlcheck.envs.keydoor_grid_solution import rollout_returns, solve_grid, uniform_policy
 from rlcheck.torch import double_dqn_targets, dqn_targets
@@ -91,6 +97,50 @@ def _train(learner: str, **options: Any) -> dict[str, Any]:
     )
 
 
+@cache
+def same_data_run(seed: int) -> dict[str, list[float]]:
+    """Overestimation, every 100 updates, of learners that see the same batches in the same order.
+
+    They draw from all actions of all states, and each reward that is drawn has noise of its own, as
+    in a log without end: what is left between the learners is the rule of their targets.
+    """
+    options, settings = REGISTERED["same_data"], DqnSettings()
+    rng, log = np.random.default_rng(seed), every_step(settings.gamma)
+    learners = {
+        "DQN": QLearner(seed, settings),
+        "Double DQN": QLearner(seed, settings, double_dqn_targets),
+    }
+    measured: dict[str, list[float]] = {name: [] for name in learners}
+    with one_thread():
+        for update in tqdm(range(1, options["updates"] + 1), desc=f"seed {seed}", disable=None):
+            batch = log.sample(settings.batch_size, rng)
+            noise = options["noise"] * rng.standard_normal(settings.batch_size)
+            batch = batch._replace(rewards=batch.rewards + noise)
+            for name, learner in learners.items():
+                learner.learn(batch)
+                if update % 100 == 0:
+                    values = grid_scores(learner.network)
+                    measured[name].append(max_q_overestimation(values, gamma=settings.gamma))
+    return measured
+
+
+def every_step(gamma: float) -> ReplayBuffer:
+    """A buffer with every action of every state in which one matters, once."""
+    tables, states = grid_tables(), np.flatnonzero(decisive_states())
+    log = ReplayBuffer(4 * len(states), observation_shape=(15,), gamma=gamma)
+    for state, action in product(states, range(4)):
+        after = tables.next_state[state, action]
+        log.add(
+            tables.observation[state],
+            action,
+            float(tables.reward[state, action]),
+            tables.observation[after],
+            bool(tables.terminal[after]),
+            False,
+        )
+    return log
+
+
 def late_overestimation(result: dict[str, Any]) -> float:
     """By how much the highest values exceed Q*'s, a mean over the second half of training."""
     rows = result["curve"]
@@ -157,6 +207,21 @@ def overestimation_saved(first_seed: int | None = None) -> Interval:
     return bootstrap(saved, mean)
 
 
+def same_data_overestimation(learner: str, first_seed: int | None = None) -> Interval:
+    """Overestimation of learners that see the same batches; over the second half of training."""
+    runs = [same_data_run(seed)[learner] for seed in seeds_of("same_data", first_seed)]
+    return bootstrap([mean(rows[len(rows) // 2 :]) for rows in runs], mean)
+
+
+def same_data_saved(first_seed: int | None = None) -> Interval:
+    """DQN's minus Double DQN's, paired by seed."""
+    saved = []
+    for seed in seeds_of("same_data", first_seed):
+        one, two = (same_data_run(seed)[learner] for learner in LEARNERS)
+        saved.append(mean(one[len(one) // 2 :]) - mean(two[len(two) // 2 :]))
+    return bootstrap(saved, mean)
+
+
 def overestimation_by_swapping(first_seed: int | None = None) -> Interval:
     """The highest overestimation with the networks swapped, minus Double DQN's, by seed."""
     added = [
@@ -183,9 +248,13 @@ def main(first_seed: int | None = None) -> None:
         table.add_row("convergence", learner, "return / optimum, mean", str(share))
         over = overestimation(learner, first_seed)
         table.add_row("overestimation", learner, "max Q − max Q*, mean", str(over))
+        over = same_data_overestimation(learner, first_seed)
+        table.add_row("same data", learner, "max Q − max Q*, mean", str(over))
     saved, swapped = overestimation_saved(first_seed), overestimation_by_swapping(first_seed)
     table.add_row("overestimation", "DQN − Double DQN", "max Q − max Q*, mean", str(saved))
     table.add_row("overestimation", "swapped − Double DQN", "its highest, mean", str(swapped))
+    same = same_data_saved(first_seed)
+    table.add_row("same data", "DQN − Double DQN", "max Q − max Q*, mean", str(same))
     for learner in ("DQN", "terminals bootstrap"):
         found = bootstrap(terminal_biases(learner, first_seed), mean)
         table.add_row("terminals", learner, "max Q − max Q*, mean", str(found))

@@ -13,12 +13,15 @@ from online_dqn import (
     overestimation_saved,
     random_success,
     run,
+    same_data_overestimation,
+    same_data_saved,
     share_of_optimum,
     success,
     terminal_biases,
 )
 
 LEARNING, CONVERGENCE = REGISTERED["learning"], REGISTERED["convergence"]
+SAME_DATA = REGISTERED["same_data"]
 OVERESTIMATION, TERMINALS = REGISTERED["overestimation"], REGISTERED["terminals"]
 
 
@@ -55,6 +58,16 @@ def test_one_network_overestimates_where_rewards_are_noisy():
 def test_two_networks_overestimate_less():
     saved = overestimation_saved()
     assert saved.low > OVERESTIMATION["saved_low"], saved
+
+
+def test_one_network_overestimates_on_data_that_it_shares():
+    measured = same_data_overestimation("DQN")
+    assert measured.low > SAME_DATA["overestimation_low"], measured
+
+
+def test_two_networks_overestimate_less_on_the_same_data():
+    saved = same_data_saved()
+    assert saved.low > SAME_DATA["saved_low"], saved
 
 
 def test_networks_swapped_overestimate_more_on_the_way():

@@ -9,7 +9,7 @@ from rlcheck._inputs import real_array
 from rlcheck.envs.keydoor_grid import KeyDoorGrid, grid_tables
 from rlcheck.envs.keydoor_grid_solution import solve_grid
 
-__all__ = ["max_q_overestimation"]
+__all__ = ["decisive_states", "max_q_overestimation"]
 
 
 def max_q_overestimation(q_values: ArrayLike, *, gamma: float = 0.99) -> float:
@@ -28,11 +28,11 @@ def max_q_overestimation(q_values: ArrayLike, *, gamma: float = 0.99) -> float:
     values, best = real_array("q_values", q_values), solve_grid(gamma).values
     if values.shape != (len(best), KeyDoorGrid.action_dim):
         raise ValueError(f"q_values has shape {values.shape}; it must be {(len(best), 4)}")
-    return float((values.max(axis=1) - best)[_decisive_states()].mean())
+    return float((values.max(axis=1) - best)[decisive_states()].mean())
 
 
 @cache
-def _decisive_states() -> NDArray[np.bool_]:
+def decisive_states() -> NDArray[np.bool_]:
     """[S] states that can be reached from a start, and in which an action still matters."""
     tables = grid_tables()
     reached = np.zeros(len(tables.states), np.bool_)
