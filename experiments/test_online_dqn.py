@@ -55,11 +55,6 @@ def test_one_network_overestimates_where_rewards_are_noisy():
     assert measured.low > OVERESTIMATION["overestimation_low"], measured
 
 
-def test_two_networks_overestimate_less():
-    saved = overestimation_saved()
-    assert saved.low > OVERESTIMATION["saved_low"], saved
-
-
 def test_one_network_overestimates_on_data_that_it_shares():
     measured = same_data_overestimation("DQN")
     assert measured.low > SAME_DATA["overestimation_low"], measured
