@@ -10,7 +10,6 @@ from online_dqn import (
     optimal_return,
     overestimation,
     overestimation_by_swapping,
-    overestimation_saved,
     random_success,
     run,
     same_data_overestimation,
