@@ -6,6 +6,7 @@ Seeds and thresholds stand in registered/offline.toml.
 import numpy as np
 import pytest
 from intervals import bootstrap, mean
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from offline import (
     BETTER,
@@ -99,5 +100,5 @@ def test_the_calibration_is_drawn():
     figure = plot_calibration(points())
     assert isinstance(figure, Figure)
     (axes,) = figure.axes
-    drawn = [len(marks.get_offsets()) for marks in axes.collections if len(marks.get_offsets())]
-    assert sum(drawn) == len(points())
+    drawn = [marks for marks in axes.collections if isinstance(marks, PathCollection)]
+    assert sum(len(marks.get_offsets()) for marks in drawn) == len(points())

@@ -91,7 +91,7 @@ class Support(NamedTuple):
     """Which share of what a policy does the log shows."""
 
     path: float  # of the pairs (s, a) that the policy meets from the starts
-    log: float  # of the pairs (s, a) that the targets ask for: s any state that the log enters
+    log: float  # of the pairs (s, a) that are asked for: s a start, or any state the log enters
 
 
 def policy_support(policy: ArrayLike, transitions: Sequence[GridTransition]) -> Support:
@@ -113,6 +113,7 @@ def policy_support(policy: ArrayLike, transitions: Sequence[GridTransition]) -> 
     asked = (_distributions(policy) > 0) & ~tables.terminal[:, np.newaxis]  # [S, 4]
     logged = np.zeros_like(asked)
     entered = np.zeros(len(tables.states), bool)
+    entered[tables.start] = True
     for step in transitions:
         logged[step.state, step.action] = True
         entered[[step.state, step.next_state]] = True
