@@ -167,6 +167,14 @@ def test_the_values_of_iql_follow_its_two_losses():
     assert loss.item() == pytest.approx(expected + ((targets - chosen) ** 2).mean(), rel=1e-4)
 
 
+def test_advantages_are_the_values_of_actions_less_those_of_states():
+    q_net, value_net = network(1), network(2, outputs=1)
+    actions = STEPS.actions.numpy()
+    chosen = of(q_net, STEPS.observations)[np.arange(len(actions)), actions]
+    advantages = ValueLoss(STEPS, q_net, value_net, 0.7, SMALL).advantages()
+    assert close(advantages, chosen - of(value_net, STEPS.observations)[:, 0])
+
+
 def test_the_policy_of_iql_follows_weighted_log_probabilities():
     net = network(1)
     advantages = torch.linspace(-1, 3, len(LOG))
@@ -529,6 +537,15 @@ def test_support_is_counted_on_the_path_and_in_the_log():
     assert policy_support(policy, unasked) == (1.0, 1.0)
 
 
+def test_a_start_is_asked_for_where_the_log_never_begins_there():
+    policy, start = greedy_policy(solve_grid().q_values), int(TABLES.start[-1])
+    log = [s for s in full_log() if policy[s.state, s.action] > 0 and s.state != start]
+    assert start not in {s.next_state for s in log}
+    support = policy_support(policy, log)
+    assert support.path < 1
+    assert support.log < 1
+
+
 def met_by(policy: np.ndarray) -> set[int]:
     """States on the paths of a deterministic policy, step by step."""
     met = set()
@@ -596,6 +613,14 @@ def test_what_a_learner_expects_is_its_largest_value_at_the_starts():
     for name in ("offline DQN", "support-masked DQN", "CQL"):
         best = outcome["scores"][name][TABLES.start].max(axis=1).mean()
         assert outcome["results"][name]["estimated_value"] == pytest.approx(best)
+
+
+def test_the_mask_of_the_comparison_is_that_of_its_own_cloning():
+    scores = small_experiment(train_epochs=60)["scores"]
+    chances = np.exp(rlcheck.stable_log_softmax(scores["behavior cloning"]))
+    supported = rlcheck.behavior_support_mask(chances, 0.35)
+    assert ((scores["support-masked DQN"] > -1e30) == supported).all()
+    assert not supported.all()
 
 
 def test_the_simulator_agrees_with_the_exact_solution_of_its_rules():
