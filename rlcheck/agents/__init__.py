@@ -12,7 +12,10 @@ from rlcheck.agents.decision_transformer import train_decision_transformer
 from rlcheck.agents.decision_transformer_evaluation import evaluate_decision_transformer
 from rlcheck.agents.dqn import train_online_dqn
 from rlcheck.agents.evaluation import evaluate_policy, exact_success_probability
+from rlcheck.agents.fqe import fitted_q_evaluation
 from rlcheck.agents.networks import ActorCritic, FeedForwardActorCritic, RecurrentActorCritic
+from rlcheck.agents.offline import offline_experiment
+from rlcheck.agents.replay import ReplayBuffer
 from rlcheck.agents.token_offline import PROMPTS, language_offline_experiment, token_text
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "GridEpisode",
     "GridTransition",
     "RecurrentActorCritic",
+    "ReplayBuffer",
     "Transition",
     "area_under_curve",
     "behavior_cloning",
@@ -34,7 +38,9 @@ __all__ = [
     "evaluate_decision_transformer",
     "evaluate_policy",
     "exact_success_probability",
+    "fitted_q_evaluation",
     "language_offline_experiment",
+    "offline_experiment",
     "read_minari",
     "read_parquet",
     "rollout_contract_from_transitions",
