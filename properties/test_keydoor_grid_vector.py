@@ -153,6 +153,7 @@ def judged() -> type[KeyDoorGridVector]:
 @example(asked=towards("G"), seed=0)
 @example(asked=towards("T", number=4, steps=30), seed=1)
 @example(asked=towards("G", number=4, step_limit=13), seed=2)
+@example(asked=towards("T", number=1, steps=2, step_limit=2), seed=3)  # an end on the limit
 def test_grids_step_as_single_ones_do(keydoor_grid_vector, asked, seed):
     """Each of N grids answers as one of its own, which is reset where an episode has ended."""
     environment = begun(keydoor_grid_vector, asked, seed=seed)
