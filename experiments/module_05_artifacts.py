@@ -1,0 +1,153 @@
+"""The pinned results of module 5: `python experiments/module_05_artifacts.py` writes them anew.
+
+They stand in notebooks/data as arrays without pickled objects, beside a protocol of how they were
+made: seeds, settings, versions, wall times and scope.
+"""
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from rlcheck.agents import (
+    collect_offline_dataset,
+    dagger_experiment,
+    evaluate_decision_transformer,
+    language_offline_experiment,
+    offline_experiment,
+    train_decision_transformer,
+    train_online_dqn,
+)
+from rlcheck.envs import KeyDoorGrid
+
+FOLDER = Path(__file__).parents[1] / "notebooks" / "data"
+SEED = 20261129
+SCOPE = (
+    "One seed of the full profile, for the figures of the notebook. Claims rest on the registered "
+    "seeds in experiments/registered, not on these files."
+)
+PACKAGES = ("rlcheck", "numpy", "torch", "gymnasium")
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dagger": {
+        "expert_episodes": 4,
+        "rounds": 3,
+        "learner_episodes_per_round": 8,
+        "epochs": 40,
+        "evaluation_episodes": 100,
+    },
+    "online_dqn": {"episodes": 130, "evaluation_episodes": 4},
+    "offline": {"dataset_episodes": 80, "train_epochs": 300, "evaluation_episodes": 4},
+    "decision_transformer": {"episodes": 600, "context_steps": 8, "epochs": 20, "batch_size": 32},
+    "language": {"episodes_per_prompt": 48, "bc_epochs": 40, "iql_epochs": 60},
+}
+TARGET_RETURNS = (-0.6, -0.2, 0.2, 0.5, 0.7, 0.8, 0.86, 1.2)
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def dagger(seed: int, **settings: Any) -> Arrays:
+    records = dagger_experiment(seed=seed, **settings)["records"]
+    return {
+        "rounds": np.array([record["round"] for record in records]),
+        "success_rate": np.array([record["success_rate"] for record in records]),
+    }
+
+
+def online_dqn(seed: int, **settings: Any) -> Arrays:
+    return {
+        name: np.asarray(train_online_dqn(seed=seed, double=double, **settings)["success"], float)
+        for name, double in (("dqn_success", False), ("double_success", True))
+    }
+
+
+def offline(seed: int, **settings: Any) -> Arrays:
+    outcome = offline_experiment(seed=seed, **settings)
+    results, estimates = outcome["results"], outcome["fqe"]
+    return {
+        "method_names": np.array(list(results)),
+        "mean_return": np.array([metrics["mean_return"] for metrics in results.values()]),
+        "success_rate": np.array([metrics["success_rate"] for metrics in results.values()]),
+        "fqe_names": np.array(list(estimates)),
+        "fqe_values": np.array([row["estimate"] for row in estimates.values()]),
+    }
+
+
+def decision_transformer(
+    seed: int, *, episodes: int, context_steps: int, **settings: Any
+) -> Arrays:
+    log, _ = collect_offline_dataset(seed=seed, episodes=episodes, profile="mixed")
+    model, _ = train_decision_transformer(
+        log,
+        seed=seed,
+        state_dim=KeyDoorGrid.observation_dim,
+        action_dim=KeyDoorGrid.action_dim,
+        context_steps=context_steps,
+        **settings,
+    )
+    achieved = [
+        evaluate_decision_transformer(
+            KeyDoorGrid(),
+            model,
+            target_return=asked,
+            episodes=20,
+            seed=seed,
+            context_steps=context_steps,
+        )["mean_return"]
+        for asked in TARGET_RETURNS
+    ]
+    return {"target_return": np.array(TARGET_RETURNS), "mean_return": np.array(achieved)}
+
+
+def language(seed: int, **settings: Any) -> Arrays:
+    evaluation = language_offline_experiment(seed=seed, **settings)["evaluation"]
+    return {
+        "method_names": np.array(list(evaluation)),
+        "exact_match": np.array([metrics["exact_match"] for metrics in evaluation.values()]),
+    }
+
+
+ARTIFACTS: dict[str, tuple[str, Callable[..., Arrays]]] = {
+    "M5_dagger_curve": ("dagger", dagger),
+    "M5_online_dqn_curve": ("online_dqn", online_dqn),
+    "M5_offline_method_results": ("offline", offline),
+    "M5_decision_transformer_results": ("decision_transformer", decision_transformer),
+    "M5_language_ilql_results": ("language", language),
+}
+
+
+def regenerate(name: str, *, seed: int = SEED) -> Arrays:
+    """The arrays of one artifact, computed anew."""
+    part, compute = ARTIFACTS[name]
+    return compute(seed, **SETTINGS[part])
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Write every artifact, and the protocol."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = {}
+    for name in ARTIFACTS:
+        began = time.perf_counter()
+        np.savez(folder / f"{name}.npz", allow_pickle=False, **regenerate(name))
+        seconds[name] = round(time.perf_counter() - began, 1)
+        typer.echo(f"{name}: {seconds[name]} s")
+    protocol = {
+        "artifact_scope": SCOPE,
+        "seeds": dict.fromkeys(ARTIFACTS, SEED),
+        "settings": SETTINGS | {"target_returns": TARGET_RETURNS},
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
+        "wall_seconds": seconds,
+    }
+    text = json.dumps(protocol, indent=2, ensure_ascii=False)
+    (folder / "M5_experiment_protocol.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
