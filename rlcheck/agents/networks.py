@@ -50,7 +50,10 @@ class ActorCritic(nn.Module):
     def features(
         self, observations: Tensor, previous_actions: Tensor, state: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """[N, T, H] what the heads read, and the state to carry on."""
+        """[N, T, H] what the heads read, and the state to carry on.
+
+        A subclass gives this, or overrides `forward` as a whole and needs none.
+        """
         raise NotImplementedError
 
 
