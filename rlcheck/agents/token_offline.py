@@ -16,7 +16,7 @@ def language_offline_experiment(
     seed: int,
     episodes_per_prompt: int = 48,
     bc_epochs: int = 40,
-    iql_epochs: int = 60,
+    iql_epochs: int = 100,
     sample_seed: int | None = None,
     settings: TokenOfflineSettings | None = None,
 ) -> dict[str, Any]:
