@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES = pyproject.toml constraints.txt
 
-.PHONY: demo test slow lint table benchmark clean
+.PHONY: demo test slow notebooks lint table benchmark docs clean
 
 demo: $(VENV)/core ## grade the bundled example submission
 	$(BIN)/rlcheck demo
@@ -16,9 +16,14 @@ test: $(VENV)/dev ## run the fast suite: all laws, the kill matrix, the grader's
 slow: $(VENV)/dev ## run the slow suite
 	$(BIN)/pytest -m slow -n auto --dist worksteal
 
-lint: $(VENV)/dev ## style and types
+notebooks: $(VENV)/dev ## execute the notebooks, in both languages
+	RLCHECK_LANG=en $(BIN)/pytest --nbmake -n auto notebooks
+	RLCHECK_LANG=ru $(BIN)/pytest --nbmake -n auto notebooks
+
+lint: $(VENV)/dev ## style and types; notebooks are stored without outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 	$(BIN)/mypy
 
 table: $(VENV)/dev ## write the README's table of functions and docs/reports.md anew
@@ -32,6 +37,9 @@ benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_advantages.py
 	$(BIN)/python experiments/benchmark_agents.py
 
+docs: $(VENV)/docs ## build the documentation as a static site in build/site
+	$(BIN)/python docs/site/build.py
+
 $(VENV)/core: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
@@ -40,6 +48,10 @@ $(VENV)/core: $(SOURCES)
 $(VENV)/dev: $(VENV)/core
 	$(PIP) torch
 	$(PIP) -e ".[dev]"
+	touch $@
+
+$(VENV)/docs: $(VENV)/dev
+	$(PIP) -e ".[docs]"
 	touch $@
 
 clean: ## remove the environment and caches
