@@ -114,6 +114,8 @@ def test_settings_follow_the_profile(folder, monkeypatch):
 def test_what_is_missing_says_what_to_do(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"M5_dagger_curve\.npz; `python experiments/"):
         Notebook(NAME, folder).artifact("M5_dagger_curve")
+    with pytest.raises(FileNotFoundError, match=r"M5_experiment_protocol\.json; `python exper"):
+        Notebook(NAME, folder).protocol()
     with pytest.raises(FileNotFoundError, match="run the notebook in its own folder"):
         Notebook(NAME, tmp_path / "elsewhere")
 

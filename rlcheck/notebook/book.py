@@ -80,9 +80,21 @@ class Notebook:
         Raises:
             FileNotFoundError: it is missing; the text names the command that makes it.
         """
-        path = self._file("data", f"{name}.npz", missing=f"`{REGENERATE}` makes it")
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(self._pinned(f"{name}.npz"), allow_pickle=False) as arrays:
             return dict(arrays)
+
+    def protocol(self) -> dict[str, Any]:
+        """How the pinned results of module 5 were made: seeds, settings, versions, scope.
+
+        Raises:
+            FileNotFoundError: it is missing; the text names the command that makes it.
+        """
+        path = self._pinned("M5_experiment_protocol.json")
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
+
+    def _pinned(self, name: str) -> Path:
+        return self._file("data", name, missing=f"`{REGENERATE}` makes it")
 
     def finish(self, **results: Any) -> None:
         """Print the final record: profile, language, and what was computed, as JSON."""
