@@ -475,3 +475,30 @@ def test_what_a_loud_function_warns_of_is_heard_in_a_law(loud: bool | None) -> N
             overflows_on_its_way(return_to_go=graded)
     else:
         overflows_on_its_way(return_to_go=graded)
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        "len(SEEN) * 1e-15",  # drifts with every call
+        "1e-15 * (warnings.filters[0][0] == 'always')",  # behaves otherwise where it is watched
+    ],
+)
+def test_what_answers_the_same_call_differently_does_not_pass(write: Write, twist: str) -> None:
+    """The answers are right within the laws' errors, each of them."""
+    source = textwrap.dedent(RIGHT).replace(
+        "return float(sum(gamma ** t * delta for t, delta in enumerate(deltas)))",
+        f"SEEN.append(1); return sum(gamma ** t * d for t, d in enumerate(deltas)) * (1 + {twist})",
+    )
+    report = grade(write(f"import warnings\nSEEN = []\n{source}"), only=["discounted_td_sum"])
+    unsteady = [law for law in report.failures if law.message == laws.UNSTEADY]
+    assert unsteady
+    for law in unsteady:
+        assert law.counterexample
+        assert law.counterexample.startswith("discounted_td_sum(")
+        assert law.expected != law.got
+
+
+def test_exceptions_whose_texts_differ_are_the_same_answer(write: Write) -> None:
+    source = RIGHT.replace('ValueError("gamma")', "ValueError(str(object()))")
+    assert grade(write(source), only=["discounted_td_sum"]).exit_code == EXIT_PASSED

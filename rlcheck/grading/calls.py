@@ -5,6 +5,7 @@ the implementation returned, an exception comes back as `Raised`, and every call
 the calls of the smallest failing example are the counterexample that a report prints.
 """
 
+import contextlib
 import copy
 import traceback
 import warnings
@@ -216,6 +217,14 @@ def identical(before: Any, after: Any) -> bool:
     return before is after or bool(both_nan or before == after)
 
 
+def same_outcome(one: Any, other: Any) -> bool:
+    """Whether two outcomes of one call are the same; the texts of exceptions may differ."""
+    if isinstance(one, Raised) or isinstance(other, Raised):
+        kinds = [o.kinds if isinstance(o, Raised) else None for o in (one, other)]
+        return kinds[0] == kinds[1]
+    return identical(one, other)
+
+
 class Graded:
     """A function under test: callable, recording, answering in plain data."""
 
@@ -249,10 +258,14 @@ class Graded:
         backward = Backward(place, weights, field)
         return self._call(args, kwargs, watch=False, backward=backward).gradient
 
-    def repeat(self, call: Call) -> Any:
-        """The outcome of a recorded call, asked of this function."""
-        watch, backward = call.effects is not None, call.backward
-        self._call(call.args, call.kwargs, watch=watch, backward=backward)
+    def repeat(self, call: Call, *, watch: bool | None = None) -> Any:
+        """The outcome of a recorded call, asked of this function, watched as then or as said."""
+        if watch is None:
+            watch = call.effects is not None
+        backward = call.backward
+        watch = watch and backward is None
+        with contextlib.suppress(Raised):
+            self._call(call.args, call.kwargs, watch=watch, backward=backward)
         return self.calls[-1].outcome
 
     def _call(

@@ -19,6 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from rlcheck import __version__
 from rlcheck.catalogue import COURSES, MODULES, Function, select
+from rlcheck.grading.assignment import Assignment, read_assignment
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
@@ -106,6 +107,13 @@ def grade_command(
         list[str] | None,
         typer.Option(help=f"{SELECTION}."),
     ] = None,
+    assignment: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="What is asked for, and what each law is worth."),
+    ] = None,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Show what an assignment's hidden laws found, too.")
+    ] = False,
     report: Annotated[
         list[str] | None, typer.Option(metavar="KIND=PATH", help="Write a report: json=PATH.")
     ] = None,
@@ -128,6 +136,9 @@ def grade_command(
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     outputs = [_output(text, target) for text in report or ()]
     _functions(only or [])
+    asked = _assignment(assignment, target, only)
+    tensors = tensors or bool(asked and asked.tensors)
+    gradients = gradients or bool(asked and asked.gradients)
     _need_torch("--tensors" if tensors else "--gradients", tensors or gradients)
     with _spinner() as show:
         result = grade(
@@ -141,6 +152,8 @@ def grade_command(
             call_seconds=call_seconds,
             jobs=jobs,
             progress=show,
+            assignment=asked,
+            reveal=reveal,
         )
     _finish(result, outputs, every_card)
 
@@ -247,6 +260,23 @@ def replay(
     if not result.exit_code:
         console.print(f"{found.id} holds: {result.laws[0].examples} examples")
     raise typer.Exit(result.exit_code)
+
+
+def _assignment(path: Path | None, target: str, only: list[str] | None) -> Assignment | None:
+    if path is None:
+        return None
+    if only:
+        _usage("--only and --assignment both say what is asked for; give one of them")
+    try:
+        assignment = read_assignment(path)
+        assignment.seed_of(target)
+    except FileNotFoundError as error:
+        if str(error.filename) == str(path):
+            _usage(f"--assignment {path}: there is no such file")
+        return assignment  # the target is missing, which the report says
+    except (OSError, ValueError) as error:
+        _usage(f"--assignment {error}")
+    return assignment
 
 
 def _isolated(tier: str | None) -> bool:

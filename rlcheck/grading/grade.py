@@ -18,12 +18,14 @@ import msgspec
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
+from rlcheck.grading.assignment import Assignment
 from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import Implementation, Resolution, load
-from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, laws_of, run
+from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
+from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
 from rlcheck.grading.wire import end_with_parent
 
@@ -51,6 +53,7 @@ class Settings:
     deadline: float
     tensors: bool
     gradients: bool
+    assignment: Assignment | None = None
 
     def load(self) -> AbstractContextManager[Implementation]:
         functions = tuple(FUNCTIONS[name] for name in self.names)
@@ -95,11 +98,13 @@ def grade(
     total_seconds: float = TOTAL_SECONDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda _: None,
+    assignment: Assignment | None = None,
+    reveal: bool = False,
 ) -> Report:
     """Grade a target and report, whatever the target does.
 
-    Functions that `only` names are asked for: where one is missing, its laws count as lost.
-    Without `only`, the target is graded on what it has.
+    Functions that `only` names, or an assignment, are asked for: where one is missing, its laws
+    count as lost. Without either, the target is graded on what it has.
 
     Args:
         target: a file, a package folder, a dotted module or an entry point's name.
@@ -114,11 +119,18 @@ def grade(
         total_seconds: limit of the whole run; what it cuts off counts as timed out.
         jobs: processes that share the functions of an isolated target.
         progress: called with each function's name when its laws begin, or with `jobs`, end.
+        assignment: what is asked for and what it is worth; it goes before `only`, and where it
+            says so before `examples`, `seed`, `tensors` and `gradients`.
+        reveal: True shows the inputs of the assignment's hidden laws too.
 
     Raises:
-        ValueError: `only` holds an unknown name.
+        ValueError: `only` holds an unknown name, or the assignment's seed lacks its secret.
     """
     started = time.monotonic()
+    if assignment is not None:
+        only = tuple(assignment.functions)
+        seed, examples = assignment.seed_of(target), assignment.examples or examples
+        tensors, gradients = assignment.tensors or tensors, assignment.gradients or gradients
     settings = Settings(
         target=target,
         names=tuple(function.name for function in select(tuple(only))),
@@ -130,6 +142,7 @@ def grade(
         deadline=started + total_seconds,
         tensors=tensors or gradients,
         gradients=gradients,
+        assignment=assignment,
     )
     report = Report(
         target=target,
@@ -140,6 +153,7 @@ def grade(
         functions={},
         laws=[],
         rlcheck=__version__,
+        assignment=assignment.title if assignment else "",
         examples=examples,
         tensors=settings.tensors,
         gradients=gradients,
@@ -152,8 +166,8 @@ def grade(
                 raise CannotLoad(_nothing(loaded))
             _plan(report, settings, loaded.resolutions, asked_for=bool(only))
             names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
-            for name, judged in _judge_all(settings, names, loaded, jobs, progress):
-                _enter(report, name, judged)
+            for judged in _judge_all(settings, names, loaded, jobs, progress):
+                _enter(report, judged)
     except CannotLoad as error:
         report.error, report.frames = str(error), error.frames
         unloadable = Resolution("unloadable")
@@ -164,6 +178,7 @@ def grade(
         report.fault = "a process of the grader died; laws that were not reached are ungradable"
     except Exception as error:
         report.fault = f"rlcheck failed: {type(error).__name__}: {error}"
+    settle(report, assignment, reveal=reveal)
     report.seconds = round(time.monotonic() - started, 3)
     return report
 
@@ -190,7 +205,6 @@ def _plan(
             "missing": "missing" if asked_for else "skipped",
         }[resolution.status]
         report.laws += [_law_report(law, status, settings) for law in laws]
-        report.max_score += 0 if status == "skipped" else len(laws)
         report.functions[name] = FunctionReport(
             "failed" if resolution.status == "provided" else resolution.status,
             message=resolution.message,
@@ -198,14 +212,10 @@ def _plan(
         )
 
 
-def _enter(report: Report, name: str, judged: list[LawReport]) -> None:
+def _enter(report: Report, judged: list[LawReport]) -> None:
     """Put the verdicts of one function in their places."""
     verdicts = {law.id: law for law in judged}
     report.laws = [verdicts.get(law.id, law) for law in report.laws]
-    entry = report.functions[name]
-    entry.passed = sum(law.status == "passed" for law in judged)
-    entry.status = "passed" if entry.passed == entry.laws else "failed"
-    report.score += entry.passed
 
 
 def _judge_all(
@@ -214,19 +224,19 @@ def _judge_all(
     loaded: Implementation,
     jobs: int,
     progress: Callable[[str], None],
-) -> Iterator[tuple[str, list[LawReport]]]:
+) -> Iterator[list[LawReport]]:
     jobs = min(jobs, len(names) // FUNCTIONS_PER_PROCESS)
     if jobs < 2 or loaded.isolation == "in-process":
         for name in names:
             progress(name)
-            yield name, _judge_function(settings, name, loaded)
+            yield _judge_function(settings, name, loaded)
         return
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_child)
     try:
         futures = {pool.submit(_judge_in_child, settings, name): name for name in names}
         for future in as_completed(futures):
             progress(futures[future])
-            yield futures[future], msgspec.json.decode(future.result(), type=list[LawReport])
+            yield msgspec.json.decode(future.result(), type=list[LawReport])
     except BaseException:
         for child in active_children():  # their submissions end with them
             child.kill()
@@ -275,6 +285,9 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
             if left > 0
             else Verdict(law, "timed_out", message="the run's time was used up before this law")
         )
+    for verdict in verdicts:
+        if verdict.holds and time.monotonic() < settings.deadline:
+            ask_again(verdict, loaded.transport)
     everything = [call for verdict in verdicts for call in verdict.calls]
     refuses_everything = all(isinstance(call.outcome, Raised) for call in everything)
     if everything and refuses_everything and settings.law is None:

@@ -14,16 +14,35 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Flaky
 
 from rlcheck.catalogue import Function
-from rlcheck.grading.calls import Call, Graded, Interrupted, Raised, TimedOut, Transport
+from rlcheck.grading.calls import (
+    Call,
+    Graded,
+    Interrupted,
+    NoOutcome,
+    Raised,
+    TimedOut,
+    Transport,
+    same_outcome,
+)
 from rlcheck.grading.compare import Mismatch
 
 Status: TypeAlias = Literal[
-    "passed", "failed", "raised", "timed_out", "crashed", "missing", "skipped", "ungradable"
+    "passed",
+    "failed",
+    "raised",
+    "timed_out",
+    "crashed",
+    "missing",
+    "skipped",
+    "blocked",
+    "ungradable",
 ]
 
 EXAMPLES = 100  # drawn for each law unless the caller says otherwise
 KEPT_CALLS = 300  # recorded calls of one law that a diagnosis looks at
+REPEATED_CALLS = 3  # of a law that holds, asked again when all laws of the function are judged
 LAW_SECONDS = 60.0  # a law's whole share of time
+UNSTEADY = "the same call was answered differently: it keeps state between calls"
 
 
 @dataclass(frozen=True)
@@ -201,7 +220,7 @@ def run(
         verdict.frames = raised.frames
     except Flaky:
         verdict.status = "failed"
-        verdict.message = "the same call was answered differently: it keeps state between calls"
+        verdict.message = UNSTEADY
     except Exception as error:
         verdict.status = "ungradable"
         verdict.message = f"{type(error).__name__}: {error}"
@@ -210,3 +229,27 @@ def run(
     verdict.calls.extend(graded.calls)
     verdict.seconds = time.monotonic() - started
     return verdict
+
+
+def ask_again(verdict: Verdict, transport: Transport) -> None:
+    """Repeat a few calls of a law that holds; another answer than before makes it fail.
+
+    Calls are watched where they were not, and not where they were, so that an implementation
+    cannot behave by whether it is looked at.
+    """
+    answered = [call for call in verdict.calls if call.outcome is not NoOutcome]
+    step = max(1, len(answered) // REPEATED_CALLS)
+    for call in answered[::step][:REPEATED_CALLS]:
+        graded = Graded(verdict.law.function, transport)
+        try:
+            again = graded.repeat(call, watch=call.effects is None)
+        except Interrupted as stop:
+            verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
+            verdict.message = str(stop)
+        else:
+            if same_outcome(call.outcome, again):
+                continue
+            verdict.status, verdict.message = "failed", UNSTEADY
+            verdict.expected, verdict.got = call.outcome, again
+        verdict.counterexample = [call]
+        return

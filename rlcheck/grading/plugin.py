@@ -17,7 +17,13 @@ import pytest
 if TYPE_CHECKING:
     from rlcheck.grading.implementation import Implementation
 
-KNOWN_VARIABLES = ("RLCHECK_IMPL", "RLCHECK_LANG", "RLCHECK_MODEL", "RLCHECK_PROFILE")
+KNOWN_VARIABLES = (
+    "RLCHECK_IMPL",
+    "RLCHECK_LANG",
+    "RLCHECK_MODEL",
+    "RLCHECK_PROFILE",
+    "RLCHECK_SECRET",
+)
 MARKERS = (
     "fast: a law, or a test of the suite itself; seconds",
     "slow: trains agents or repeats the kill matrix over many seeds; minutes",

@@ -43,22 +43,30 @@ class LawReport(msgspec.Struct):
     replay: str = ""
     examples: int = 0
     seconds: float = 0.0
+    points: float = 1.0
+    hidden: bool = False  # its name and hint are shown, and nothing else
+    hint: str = ""
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """A grading run; `score` laws hold of `max_score` that were asked for."""
+    """A grading run.
+
+    Without an assignment `score` laws hold of `max_score` that were asked for; with one, both are
+    points.
+    """
 
     schema: int = SCHEMA
     target: str
     seed: int
     isolation: str
-    score: int
-    max_score: int
+    score: float
+    max_score: float
     functions: dict[str, FunctionReport]
     laws: list[LawReport]
     rlcheck: str = ""
     location: str = ""
     version: str = ""
+    assignment: str = ""  # its title
     examples: int = 0
     tensors: bool = False  # called with PyTorch tensors
     gradients: bool = False  # and judged on gradients
@@ -69,8 +77,9 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def failures(self) -> list[LawReport]:
-        """The laws that count and do not hold."""
-        return [law for law in self.laws if law.status not in ("passed", "skipped", "missing")]
+        """The laws that were judged and do not hold."""
+        unjudged = ("passed", "skipped", "missing", "blocked")
+        return [law for law in self.laws if law.status not in unjudged]
 
     @property
     def exit_code(self) -> int:

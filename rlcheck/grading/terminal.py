@@ -25,6 +25,7 @@ STYLES = {
     "ungradable": "magenta",
     "unloadable": "red",
     "missing": "yellow",
+    "blocked": "yellow",
     "skipped": "dim",
 }
 PLAIN_MISMATCH = "the answer is off"  # expected and got say it already
@@ -77,7 +78,8 @@ def _header(report: Report) -> RenderableType:
     where = {"process": "in a worker process", "in-process": "in this process"}[report.isolation]
     if report.tensors:
         where += " with tensors" + (" and gradients" if report.gradients else "")
-    lines = Text(report.target + version, style="bold", overflow="fold")
+    title = f"{report.assignment}: " if report.assignment else ""
+    lines = Text(title + report.target + version, style="bold", overflow="fold")
     return Group(lines, Text(f"{facts} · {where}", style="dim"), Text())
 
 
@@ -145,8 +147,9 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     console.print(rows)
     if law.frames:
         console.print(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
-    replay = Text.assemble(("replay          ", "dim"), law.replay)
-    console.print(replay, soft_wrap=True)
+    if law.replay:
+        replay = Text.assemble(("replay          ", "dim"), law.replay)
+        console.print(replay, soft_wrap=True)
     for label, other in zip(("also fails", *[""] * len(others)), others, strict=False):
         console.print(Text.assemble((f"{label:16}", "dim"), other.id), soft_wrap=True)
     console.print()
@@ -168,6 +171,8 @@ def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
     if law.diagnosis:
         source = f"  ({law.diagnosis.report})" if law.diagnosis.report else ""
         yield "likely mistake", f"it {law.diagnosis.description}{source}"
+    if law.hint and not law.hidden:
+        yield "hint", law.hint
     if law.equation:
         yield "formula", " ".join(law.equation.split())
     if law.source:
@@ -175,20 +180,25 @@ def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
 
 
 def _summary(report: Report) -> RenderableType:
-    passed = report.score == report.max_score
-    lost = report.max_score - report.score
-    fail = "1 law fails" if lost == 1 else f"{lost} laws fail"
-    verdict = "all laws hold" if passed else fail
     if report.fault:
         return Text(report.fault, style="magenta")
-    wrong = [law.id for law in report.laws if law.status == "ungradable"]
+    passed = report.score == report.max_score
+    counted = [law for law in report.laws if law.status != "skipped"]
+    lost = sum(law.status != "passed" for law in counted)
+    fail = "1 law fails" if lost == 1 else f"{lost} laws fail"
+    unit = "points" if any(law.points != 1 for law in counted) else "laws"
     parts = [
         Text.assemble(
-            (f"{report.score} of {report.max_score} laws", "bold green" if passed else "bold red"),
-            f" · {verdict} · {report.seconds:.1f} s",
+            (
+                f"{report.score:g} of {report.max_score:g} {unit}",
+                "bold green" if passed else "bold red",
+            ),
+            f" · {fail if lost else 'all laws hold'} · {report.seconds:.1f} s",
         )
     ]
-    if wrong:
+    if blocked := [law for law in counted if law.status == "blocked"]:
+        parts.append(Text(f"blocked until others hold: {len(blocked)}", style="yellow"))
+    if wrong := [law.id for law in counted if law.status == "ungradable"]:
         parts.append(Text(f"rlcheck itself failed in {', '.join(wrong)}", style="magenta"))
     return Group(*parts)
 

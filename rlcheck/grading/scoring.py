@@ -1,0 +1,59 @@
+"""From verdicts to a score: what is blocked, what counts, and what stays hidden."""
+
+from rlcheck.grading.assignment import Assignment, Terms, awaits
+from rlcheck.grading.report import LawReport, Report
+
+__all__ = ["settle"]
+
+
+def settle(report: Report, assignment: Assignment | None, *, reveal: bool = False) -> None:
+    """Fill in the score, and with an assignment points, blocked laws and what is hidden.
+
+    The denominator counts every law that is asked for, whatever became of it.
+    """
+    if assignment is None:
+        report.score = sum(law.status == "passed" for law in report.laws)
+        report.max_score = sum(law.status != "skipped" for law in report.laws)
+    else:
+        terms = assignment.terms(assignment.laws())
+        for law in report.laws:
+            law.points, law.hint = round(terms[law.id].points, 6), terms[law.id].hint
+            law.hidden = not reveal and assignment.is_hidden(terms[law.id].visibility)
+        _block(report.laws, terms)
+        report.score = assignment.total(report.laws)
+        report.max_score = assignment.total(report.laws, at_best=True)
+        for law in report.laws:
+            if law.hidden:
+                _hide(law)
+    _settle_functions(report)
+
+
+def _block(laws: list[LawReport], terms: dict[str, Terms]) -> None:
+    """A law that waits for one that does not hold, blocked or failed, is blocked."""
+    blocked = True
+    while blocked:
+        blocked = False
+        for law in laws:
+            waits = [o.id for o in laws if o.status != "passed" and awaits(terms[law.id], o)]
+            if waits and law.status not in ("blocked", "missing"):
+                law.status, law.message, blocked = "blocked", f"waits for {', '.join(waits)}", True
+                _strip(law)
+
+
+def _strip(law: LawReport) -> None:
+    law.counterexample = law.expected = law.got = law.allowed = law.diagnosis = None
+    law.frames = ""
+
+
+def _hide(law: LawReport) -> None:
+    """Leave the name, the verdict, the points and the hint."""
+    _strip(law)
+    law.sentence, law.equation, law.message, law.replay = law.hint, "", "", ""
+
+
+def _settle_functions(report: Report) -> None:
+    for name, entry in report.functions.items():
+        if entry.status in ("passed", "failed"):
+            statuses = [law.status for law in report.laws if law.function == name]
+            entry.passed = statuses.count("passed")
+            entry.status = "passed" if entry.passed == entry.laws else "failed"
