@@ -23,7 +23,7 @@ from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import Implementation, Resolution, load
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
-from rlcheck.grading.pasteable import call_source, shown
+from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
@@ -307,6 +307,7 @@ def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings
     entry.counterexample = "\n".join(call_source(function, c, tensors=tensors) for c in calls)
     entry.expected, entry.got = shown(verdict.expected), shown(verdict.got)
     entry.allowed = shown(verdict.allowed)
+    entry.expected_values, entry.got_values = vector(verdict.expected), vector(verdict.got)
     entry.message, entry.frames = verdict.message, verdict.frames
     if verdict.status in ("failed", "raised"):
         entry.diagnosis = _diagnosis(verdict, everything)

@@ -9,6 +9,7 @@ from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.wire import TableFunction
 
 LONGEST = 4000
+MOST_ENTRIES = 200
 
 
 def source(value: Any) -> str:
@@ -91,6 +92,21 @@ def tensor_source(value: Any) -> str:
     if array.dtype in (np.int64, np.bool_):
         return f"torch.tensor({entries})"
     return f"torch.tensor({entries}, dtype=torch.{array.dtype.name})"
+
+
+def vector(value: Any) -> list[float | None] | None:
+    """A vector's entries as plain numbers, None where not finite; None for anything else.
+
+    Of a long vector the first 200 entries.
+    """
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        return None
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        return None
+    entries = array[:MOST_ENTRIES].astype(np.float64).tolist()
+    return [entry if np.isfinite(entry) else None for entry in entries]
 
 
 def shown(value: Any) -> str | None:

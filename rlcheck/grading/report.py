@@ -1,5 +1,7 @@
 """The canonical report: what a grading run found, as data."""
 
+from typing import Literal
+
 import msgspec
 
 SCHEMA = 1
@@ -46,6 +48,9 @@ class LawReport(msgspec.Struct):
     points: float = 1.0
     hidden: bool = False  # its name and hint are shown, and nothing else
     hint: str = ""
+    visibility: Literal["public", "hidden", "after-due"] = "public"
+    expected_values: list[float | None] | None = None  # of a vector; null where not finite
+    got_values: list[float | None] | None = None
 
 
 class Report(msgspec.Struct, kw_only=True):

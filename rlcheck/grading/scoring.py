@@ -18,6 +18,7 @@ def settle(report: Report, assignment: Assignment | None, *, reveal: bool = Fals
         terms = assignment.terms(assignment.laws())
         for law in report.laws:
             law.points, law.hint = round(terms[law.id].points, 6), terms[law.id].hint
+            law.visibility = terms[law.id].visibility
             law.hidden = not reveal and assignment.is_hidden(terms[law.id].visibility)
         _block(report.laws, terms)
         report.score = assignment.total(report.laws)
@@ -42,6 +43,7 @@ def _block(laws: list[LawReport], terms: dict[str, Terms]) -> None:
 
 def _strip(law: LawReport) -> None:
     law.counterexample = law.expected = law.got = law.allowed = law.diagnosis = None
+    law.expected_values = law.got_values = None
     law.frames = ""
 
 
