@@ -147,8 +147,16 @@ def terminal_bootstrapping_error(seed: int) -> float:
     return row["estimate"] - row["exact"]
 
 
+MARKS = {  # whether the log supports the policy, and whether the axes hold the estimate
+    (True, True): ("o", "supported by the log"),
+    (True, False): ("s", "supported by the log, beyond the axes"),
+    (False, True): ("x", "not supported by the log"),
+    (False, False): ("d", "not supported by the log, beyond the axes"),
+}
+
+
 def plot_calibration(points: list[Point], *, error: float | None = None) -> Figure:
-    """Estimated against exact values; what lies beyond the axes is drawn at their edge.
+    """Estimated against exact values; what lies beyond the axes stands at their edge.
 
     Args:
         points: as `calibration` has them.
@@ -156,28 +164,29 @@ def plot_calibration(points: list[Point], *, error: float | None = None) -> Figu
     """
     error = REGISTERED["fqe"]["error"] if error is None else error
     low, high = -1.4, 1.4
-    figure = Figure(figsize=(5.2, 5.0), layout="constrained")
+    figure = Figure(figsize=(5.2, 6.0), layout="constrained")
     axes = figure.add_subplot()
     ends = np.array([low, high])
     axes.fill_between(ends, ends - error, ends + error, alpha=0.2, label=f"within {error:g}")
     axes.plot(ends, ends, linewidth=1)
-    for supported, marker in ((True, "o"), (False, "x")):
-        chosen = [point for point in points if point.supported == supported]
-        axes.scatter(
-            [point.exact for point in chosen],
-            np.clip([point.estimate for point in chosen], low, high),
-            marker=marker,
-            label=f"{'' if supported else 'not '}supported by the log ({len(chosen)})",
-            clip_on=False,
-            zorder=3,
-        )
+    for kind, (marker, label) in MARKS.items():
+        chosen = [p for p in points if (p.supported, low <= p.estimate <= high) == kind]
+        if chosen:
+            axes.scatter(
+                [point.exact for point in chosen],
+                np.clip([point.estimate for point in chosen], low, high),
+                marker=marker,
+                label=f"{label} ({len(chosen)})",
+                clip_on=False,
+                zorder=3,
+            )
     axes.set(
         xlim=(low, high),
         ylim=(low, high),
         xlabel="exact value at the starts",
         ylabel="value estimated from the log",
     )
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside upper center")
     return figure
 
 
