@@ -45,7 +45,7 @@ def load_causal_lm(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
     try:
         model, tokenizer = _loaded(name)
     except Exception as cause:  # whatever transformers, the hub or pip may raise
-        reason = str(cause).strip().partition("\n")[0] or repr(cause)
+        reason = str(cause).strip().partition("\n")[0].rstrip(".") or repr(cause)
         text = f"the model {name!r} cannot be loaded: {reason}. {CHOICES}"
         raise ValueError(text) from cause
     tokenizer.padding_side = "left"

@@ -22,11 +22,13 @@ __all__ = ["TransitionScores", "compare_transition_scores", "teacher_forced_logi
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 
 
 class TransitionScores(NamedTuple):
     """Log-probabilities of the same sampled tokens, obtained in five ways; each [B, N]."""
 
+    ids: Integers  # what was drawn
     tokens: list[list[str]]  # [B][N] as the tokenizer writes them
     mask: Flags  # 1 up to the first EOS, and there
     scores: Floats  # compute_transition_scores of `scores`, normalised: what was sampled from
@@ -36,7 +38,7 @@ class TransitionScores(NamedTuple):
     processed: Floats  # the same of logits behind the processors of `generate`, in its order
     unmasked: Floats  # as raw, with the attention mask left out
     same_support: Flags  # whether sampling and teacher forcing kept the same tokens
-    support: NDArray[np.int64]  # how many tokens were left to draw from
+    support: Integers  # how many tokens were left to draw from
     top_k: int  # what top-k was applied, asked for or not; 0 is none
 
     def gap(self, first: str, second: str) -> float:
@@ -99,6 +101,7 @@ def compare_transition_scores(
         return causal_response_logprobs(of, out.sequences, answer_mask).selected[:, start - 1 :]
 
     return TransitionScores(
+        ids=answers.numpy(),
         tokens=[[str(tokenizer.decode([token])) for token in row] for row in answers.tolist()],
         mask=mask,
         scores=_transition_scores(model, out.sequences, out.scores),
