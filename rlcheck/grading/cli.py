@@ -8,21 +8,45 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from rlcheck import __version__
 from rlcheck.catalogue import COURSES, MODULES, Function, select
 from rlcheck.grading.assignment import Assignment, read_assignment
+from rlcheck.grading.class_reports import CLASS_REPORTS, print_class
+from rlcheck.grading.classes import (
+    Grader,
+    Settings,
+    Submission,
+    grade_class,
+    is_class,
+    submissions_in,
+)
+from rlcheck.grading.crowd import Cluster, Cores
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
-from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_USAGE, Report, to_json
+from rlcheck.grading.report import (
+    EXIT_FAILED,
+    EXIT_GRADER,
+    EXIT_PASSED,
+    EXIT_USAGE,
+    Report,
+    to_json,
+)
 from rlcheck.grading.submission import CALL_SECONDS
 from rlcheck.grading.terminal import (
     print_card,
@@ -100,8 +124,13 @@ def _options(
 
 @app.command("grade")
 def grade_command(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A file, a package folder, a dotted module.")
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="A file, a package folder, a dotted module; several, or a folder of submissions, "
+            "make a class.",
+        ),
     ],
     only: Annotated[
         list[str] | None,
@@ -129,31 +158,50 @@ def grade_command(
     ] = False,
     call_seconds: CallSeconds = CALL_SECONDS,
     jobs: Jobs = CPUS,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Of a class: where each result is kept.")
+    ] = Path("rlcheck-results"),
+    file: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a class: the file to grade in each folder."),
+    ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Of a class: grade on a Ray cluster.")
+    ] = False,
     every_card: Annotated[
         bool, typer.Option("--all", help="A card for each law, also where one reason breaks many.")
     ] = False,
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
-    outputs = [_output(text, target) for text in report or ()]
+    target, many = targets[0], is_class(targets)
+    kinds = CLASS_REPORTS if many else REPORTS
+    outputs = [_output(text, target, kinds) for text in report or ()]
     _functions(only or [])
     asked = _assignment(assignment, target, only)
     tensors = tensors or bool(asked and asked.tensors)
     gradients = gradients or bool(asked and asked.gradients)
     _need_torch("--tensors" if tensors else "--gradients", tensors or gradients)
+    options: dict[str, Any] = {
+        "examples": examples,
+        "seed": seed,
+        "isolate": _isolated(isolate),
+        "tensors": tensors,
+        "gradients": gradients,
+        "call_seconds": call_seconds,
+    }
+    if many:
+        settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
+        found = _submissions(targets, file)
+        _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs)
     with _spinner() as show:
         result = grade(
             target,
             only=only or (),
-            examples=examples,
-            seed=seed,
-            isolate=_isolated(isolate),
-            tensors=tensors,
-            gradients=gradients,
-            call_seconds=call_seconds,
-            jobs=jobs,
-            progress=show,
             assignment=asked,
             reveal=reveal,
+            jobs=jobs,
+            progress=show,
+            **options,
         )
     _finish(result, outputs, every_card)
 
@@ -310,11 +358,11 @@ def _functions(names: list[str]) -> tuple[Function, ...]:
         _usage(str(error))
 
 
-def _output(text: str, target: str) -> tuple[str, Path]:
+def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
     """A kind of report and a path that can be written, which is found out before the run."""
     kind, equals, name = text.partition("=")
-    if not equals or name in ("", "-") or kind not in REPORTS:
-        _usage(f"--report {text}: KIND=PATH is due, with KIND one of {', '.join(REPORTS)}")
+    if not equals or name in ("", "-") or kind not in kinds:
+        _usage(f"--report {text}: KIND=PATH is due, with KIND one of {', '.join(kinds)}")
     path = Path(name).expanduser()
     try:
         if path.exists() and Path(target).exists() and path.samefile(target):
@@ -327,13 +375,49 @@ def _output(text: str, target: str) -> tuple[str, Path]:
     return kind, path
 
 
+def _submissions(targets: list[str], file: str | None) -> list[Submission]:
+    try:
+        return submissions_in(targets, file=file)
+    except ValueError as error:
+        _usage(str(error))
+
+
+def _grade_class(
+    submissions: list[Submission],
+    settings: Settings,
+    folder: Path,
+    grader: Grader,
+    outputs: list[tuple[str, Path]],
+) -> NoReturn:
+    """Grade a class and exit: 0 where every submission has been graded, whatever its score."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as bar:
+        task = bar.add_task("grading", total=len(submissions))
+        summary = grade_class(
+            submissions, settings, folder, grader, progress=lambda _: bar.advance(task)
+        )
+    code = EXIT_PASSED if summary.complete else EXIT_GRADER
+    for kind, path in outputs:
+        if not _write(path, CLASS_REPORTS[kind](summary)):
+            code = EXIT_GRADER
+    print_class(summary, console)
+    console.print(f"{len(summary.submissions)} submissions, {summary.graded} graded now; {folder}")
+    raise typer.Exit(code)
+
+
+def _write(path: Path, data: bytes) -> bool:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
+        return False
+    return True
+
+
 def _finish(result: Report, outputs: list[tuple[str, Path]], every_card: bool) -> None:
     code = result.exit_code
     for kind, path in outputs:
-        try:
-            path.write_bytes(REPORTS[kind](result))
-        except OSError as error:
-            errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
+        if not _write(path, REPORTS[kind](result)):
             code = EXIT_GRADER
     print_report(result, console, every_card=every_card)
     raise typer.Exit(code)

@@ -231,7 +231,7 @@ def _judge_all(
             progress(name)
             yield _judge_function(settings, name, loaded)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_child)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_child)
     try:
         futures = {pool.submit(_judge_in_child, settings, name): name for name in names}
         for future in as_completed(futures):
@@ -245,7 +245,8 @@ def _judge_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin_child() -> None:
+def begin_child() -> None:
+    """Let the parent handle Ctrl-C, and end when it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent()

@@ -78,6 +78,7 @@ class Report(msgspec.Struct, kw_only=True):
     error: str = ""  # why the target could not be loaded
     frames: str = ""
     fault: str = ""  # why the run is not complete
+    digest: str = ""  # of the submission and the settings, in a class
     seconds: float = 0.0
 
     @property

@@ -1,0 +1,303 @@
+"""Grading a class: many submissions at once, resumable, and what they have in common."""
+
+import contextlib
+import hashlib
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rlcheck import __version__
+from rlcheck.grading.assignment import Assignment, content_of
+from rlcheck.grading.grade import grade
+from rlcheck.grading.report import Report, from_json, to_json
+
+__all__ = [
+    "ClassReport",
+    "Settings",
+    "Submission",
+    "grade_class",
+    "is_class",
+    "submissions_in",
+]
+
+ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
+MANY = 3  # and how many of them at least
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One piece of work: the name it is reported under, and where it lies."""
+
+    name: str
+    path: Path
+
+
+def is_class(targets: Sequence[str]) -> bool:
+    """Whether the targets are many: several, or a folder that is no package."""
+    if len(targets) != 1:
+        return True
+    path = Path(targets[0])
+    return path.is_dir() and not (path / "__init__.py").exists()
+
+
+def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[Submission]:
+    """The submissions that targets stand for, in the order of their names.
+
+    A folder that is no package holds one submission in each of its Python files and folders; in
+    such a folder it is `file`, or the package, or the only Python file.
+
+    Raises:
+        ValueError: a target does not exist, a folder holds nothing, or not one file to grade.
+    """
+    found = [s for target in targets for s in _found(Path(target), file)]
+    repeated = [name for name, count in Counter(s.name for s in found).items() if count > 1]
+    if repeated:
+        raise ValueError(f"several submissions are called {repeated[0]}; name their folder")
+    return sorted(found, key=lambda submission: submission.name)
+
+
+def _found(path: Path, file: str | None) -> Iterator[Submission]:
+    if not path.exists():
+        raise ValueError(f"{path}: there is no such file or folder")
+    if not is_class([str(path)]):
+        yield Submission(path.stem, path)
+        return
+    entries = [e for e in sorted(path.iterdir()) if not e.name.startswith((".", "_"))]
+    files = [Submission(e.stem, e) for e in entries if e.suffix == ".py"]
+    folders = [Submission(e.name, _within(e, file)) for e in entries if _has_python(e)]
+    if not files and not folders:
+        raise ValueError(f"{path}: the folder holds no submission")
+    yield from files + folders
+
+
+def _has_python(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.glob("*.py"))
+
+
+def _within(folder: Path, file: str | None) -> Path:
+    """What is graded of one folder."""
+    if file is not None:
+        return folder / file  # where it is missing, its report says so
+    if (folder / "__init__.py").exists():
+        return folder
+    files = sorted(folder.glob("*.py"))
+    if len(files) > 1:
+        names = ", ".join(f.name for f in files)
+        raise ValueError(f"{folder}: it holds {names}; --file says which one is graded")
+    return files[0]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every submission of a class is graded with."""
+
+    only: tuple[str, ...] = ()
+    assignment: Assignment | None = None
+    reveal: bool = False
+    options: tuple[tuple[str, Any], ...] = ()  # of `grade`
+
+    def key(self, submission: Submission) -> str:
+        """What a result depends on: the submission's content, the settings, rlcheck's version."""
+        told = msgspec.json.encode(
+            (__version__, self.only, self.assignment, self.reveal, self.options)
+        )
+        with contextlib.suppress(OSError):
+            told += content_of(submission.path)
+        return hashlib.sha256(told).hexdigest()
+
+    def grade(self, submission: Submission) -> Report:
+        return grade(
+            str(submission.path),
+            only=self.only,
+            assignment=self.assignment,
+            reveal=self.reveal,
+            **dict(self.options),
+        )
+
+
+class Standing(msgspec.Struct):
+    """One submission in the summary."""
+
+    name: str
+    score: float
+    max_score: float
+    functions: dict[str, str]
+    mistakes: list[str]
+    problem: str = ""  # why it could not be graded
+    seconds: float = 0.0
+
+
+class LawCount(msgspec.Struct):
+    """How many submissions lose a law, of those that were judged on it."""
+
+    id: str
+    sentence: str
+    lost: int
+    judged: int
+
+
+class MistakeCount(msgspec.Struct):
+    """How many submissions answer as a known mistake does."""
+
+    id: str
+    description: str
+    submissions: list[str]
+
+
+class Alike(msgspec.Struct):
+    """Two submissions that share wrong answers; `share` weighs rare ones more, in [0, 1]."""
+
+    names: tuple[str, str]
+    share: float
+    laws: list[str]
+
+
+class ClassReport(msgspec.Struct, kw_only=True):
+    """What grading a class found, in the order of the submissions' names."""
+
+    schema: int = 1
+    title: str = ""
+    rlcheck: str = __version__
+    submissions: list[Standing]
+    laws: list[LawCount]  # those that most lose first
+    mistakes: list[MistakeCount]  # the most frequent first
+    alike: list[Alike]  # the most alike first
+    unfinished: list[str] = []  # names of submissions that were not reached
+    graded: int = 0  # in this run; the others had been graded before
+
+    @property
+    def complete(self) -> bool:
+        """Whether every submission has a result that is the submission's doing."""
+        return not self.unfinished and not any(s.problem for s in self.submissions)
+
+
+Grader = Callable[[Settings, Sequence[Submission]], Iterable[tuple[Submission, Report]]]
+
+
+def grade_class(
+    submissions: Sequence[Submission],
+    settings: Settings,
+    folder: Path,
+    grader: Grader,
+    *,
+    progress: Callable[[Submission], None] = lambda _: None,
+) -> ClassReport:
+    """Grade what has no result yet, keep each result in `folder`, and sum up.
+
+    A result is kept as soon as it is there, so that a run that is stopped goes on where it was.
+
+    Args:
+        submissions: with different names.
+        settings: what each is graded with; other settings or other content make a result stale.
+        folder: results as NAME.json.
+        grader: gives submissions with their reports, in any order.
+        progress: called with each submission that has its result, at once for kept ones.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {submission.name: settings.key(submission) for submission in submissions}
+    reports: dict[str, Report] = {}
+    for submission in submissions:
+        kept = _kept(folder / f"{submission.name}.json", keys[submission.name])
+        if kept is not None:
+            reports[submission.name] = kept
+            progress(submission)
+    waiting = [submission for submission in submissions if submission.name not in reports]
+    with contextlib.suppress(KeyboardInterrupt):
+        for submission, report in grader(settings, waiting):
+            report.digest = keys[submission.name]
+            reports[submission.name] = report
+            _keep(folder / f"{submission.name}.json", report)
+            progress(submission)
+    summary = summarised({s.name: reports[s.name] for s in submissions if s.name in reports})
+    summary.title = settings.assignment.title if settings.assignment else ""
+    summary.unfinished = [s.name for s in submissions if s.name not in reports]
+    summary.graded = len(waiting) - len(summary.unfinished)
+    return summary
+
+
+def _kept(path: Path, key: str) -> Report | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        report = from_json(path.read_bytes())
+        if report.digest == key and not report.fault:
+            return report
+    return None
+
+
+def _keep(path: Path, report: Report) -> None:
+    """Write a report whole or not at all."""
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_bytes(to_json(report))
+    os.replace(unfinished, path)
+
+
+def summarised(reports: Mapping[str, Report]) -> ClassReport:
+    """What the reports have in common, each under its submission's name."""
+    return ClassReport(
+        submissions=[_standing(name, report) for name, report in reports.items()],
+        laws=_law_counts(reports.values()),
+        mistakes=_mistake_counts(reports),
+        alike=_alike(reports),
+    )
+
+
+def _standing(name: str, report: Report) -> Standing:
+    return Standing(
+        name=name,
+        score=report.score,
+        max_score=report.max_score,
+        functions={f: entry.status for f, entry in report.functions.items()},
+        mistakes=sorted({law.diagnosis.id for law in report.laws if law.diagnosis}),
+        problem=report.error or report.fault,
+        seconds=report.seconds,
+    )
+
+
+def _law_counts(reports: Iterable[Report]) -> list[LawCount]:
+    counts: dict[str, LawCount] = {}
+    for report in reports:
+        for law in report.laws:
+            if law.status not in ("missing", "skipped", "blocked", "ungradable"):
+                count = counts.setdefault(law.id, LawCount(law.id, law.sentence, 0, 0))
+                count.judged += 1
+                count.lost += law.status != "passed"
+    return sorted((count for count in counts.values() if count.lost), key=lambda count: -count.lost)
+
+
+def _mistake_counts(reports: Mapping[str, Report]) -> list[MistakeCount]:
+    counts: dict[str, MistakeCount] = {}
+    for name, report in reports.items():
+        found = {law.diagnosis.id: law.diagnosis for law in report.laws if law.diagnosis}
+        for diagnosis in found.values():
+            fresh = MistakeCount(diagnosis.id, diagnosis.description, [])
+            counts.setdefault(diagnosis.id, fresh).submissions.append(name)
+    return sorted(counts.values(), key=lambda count: -len(count.submissions))
+
+
+def _alike(reports: Mapping[str, Report]) -> list[Alike]:
+    """Pairs that share most of their wrong answers, value by value.
+
+    A wrong answer that n of N submissions give weighs log(N / n), so that what many get wrong in
+    the same way says little; the share is the weight of what two have in common over the weight
+    of what either has.
+    """
+    wrong = {
+        name: {(law.id, law.got) for law in report.failures if law.got is not None}
+        for name, report in reports.items()
+    }
+    given = Counter(answer for answers in wrong.values() for answer in answers)
+    weight = {answer: math.log(len(reports) / count) for answer, count in given.items()}
+    found = []
+    for one, other in itertools.combinations(wrong, 2):
+        both, either = wrong[one] & wrong[other], wrong[one] | wrong[other]
+        total = sum(weight[answer] for answer in either)
+        share = sum(weight[answer] for answer in both) / total if total else 0.0
+        if share >= ALIKE and len(both) >= MANY:
+            found.append(Alike((one, other), round(share, 3), sorted(law for law, _ in both)))
+    return sorted(found, key=lambda pair: -pair.share)

@@ -1,0 +1,134 @@
+"""Where the submissions of a class are graded: on this machine's cores, or on a cluster."""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
+
+from rlcheck import __version__
+from rlcheck.grading.assignment import SECRET
+from rlcheck.grading.classes import Settings, Submission
+from rlcheck.grading.grade import begin_child
+from rlcheck.grading.report import Report, from_json, to_json
+
+__all__ = ["Cluster", "Cores"]
+
+
+class Cores:
+    """Grades on this machine, `jobs` submissions at a time, each in a process of the grader.
+
+    Where such a process dies, the submissions that were being graded are graded again, each in a
+    process of its own; one whose grader dies twice has a report that says so.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+
+    def __call__(
+        self, settings: Settings, submissions: Sequence[Submission]
+    ) -> Iterator[tuple[Submission, Report]]:
+        rest, suspects = deque(submissions), deque[Submission]()
+        while rest:
+            for submission, report in _in_pool(settings, rest, self._jobs):
+                if report is None:
+                    suspects.append(submission)
+                else:
+                    yield submission, report
+        while suspects:
+            for submission, report in _in_pool(settings, suspects, 1):
+                yield submission, report or _lost(submission, "its grader died, twice")
+
+
+def _in_pool(
+    settings: Settings, rest: deque[Submission], jobs: int
+) -> Iterator[tuple[Submission, Report | None]]:
+    """Take submissions from `rest`; None in place of those in hand when a process dies."""
+    running: dict[Future[bytes], Submission] = {}
+    broken = False
+    with _pool(jobs) as pool:
+        while running or (rest and not broken):
+            while rest and not broken and len(running) < jobs:
+                running[pool.submit(_graded, settings, rest[0])] = rest.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                submission = running.pop(future)
+                try:
+                    yield submission, from_json(future.result())
+                except BrokenProcessPool:
+                    broken = True
+                    yield submission, None
+
+
+@contextlib.contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_child)
+    try:
+        yield pool
+    except BaseException:
+        for child in active_children():  # their submissions end with them
+            child.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _graded(settings: Settings, submission: Submission) -> bytes:
+    """The report as JSON; whatever goes wrong is a fault in it."""
+    try:
+        return to_json(settings.grade(submission))
+    except Exception as error:
+        return to_json(_lost(submission, f"rlcheck failed: {type(error).__name__}: {error}"))
+
+
+def _lost(submission: Submission, fault: str) -> Report:
+    return Report(
+        target=str(submission.path),
+        seed=0,
+        isolation="process",
+        score=0,
+        max_score=0,
+        functions={},
+        laws=[],
+        rlcheck=__version__,
+        fault=fault,
+    )
+
+
+class Cluster:
+    """Grades on the machines of a Ray cluster, by the same function as here.
+
+    They need rlcheck, and the submissions under the same paths, as a shared file system gives
+    them. Without an address, what RAY_ADDRESS names is used, or a cluster of this machine alone.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
+
+    def __call__(
+        self, settings: Settings, submissions: Sequence[Submission]
+    ) -> Iterator[tuple[Submission, Report]]:
+        import ray
+
+        secret = {name: os.environ[name] for name in (SECRET,) if name in os.environ}
+        ray.init(
+            self._address,
+            log_to_driver=False,
+            include_dashboard=False if self._address is None else None,
+            runtime_env={"env_vars": secret},
+        )
+        try:
+            task = ray.remote(num_cpus=1, max_retries=1)(_graded)
+            running = {task.remote(settings, submission): submission for submission in submissions}
+            while running:
+                done, _ = ray.wait(list(running))
+                for future in done:
+                    submission = running.pop(future)
+                    try:
+                        report = from_json(ray.get(future))
+                    except ray.exceptions.RayError as error:
+                        report = _lost(submission, f"its grader died: {type(error).__name__}")
+                    yield submission, report
+        finally:
+            ray.shutdown()
