@@ -16,7 +16,7 @@ import msgspec
 from rlcheck import __version__
 from rlcheck.grading.assignment import Assignment, content_of
 from rlcheck.grading.grade import grade
-from rlcheck.grading.report import Report, from_json, to_json
+from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
 
 __all__ = [
     "ClassReport",
@@ -130,7 +130,8 @@ class Standing(msgspec.Struct):
     max_score: float
     functions: dict[str, str]
     mistakes: list[str]
-    problem: str = ""  # why it could not be graded
+    problem: str = ""  # why it could not be loaded, or not be graded to the end
+    ungradable: bool = False  # which is rlcheck's doing, not the submission's
     seconds: float = 0.0
 
 
@@ -175,7 +176,7 @@ class ClassReport(msgspec.Struct, kw_only=True):
     @property
     def complete(self) -> bool:
         """Whether every submission has a result that is the submission's doing."""
-        return not self.unfinished and not any(s.problem for s in self.submissions)
+        return not self.unfinished and not any(s.ungradable for s in self.submissions)
 
 
 Grader = Callable[[Settings, Sequence[Submission]], Iterable[tuple[Submission, Report]]]
@@ -255,6 +256,7 @@ def _standing(name: str, report: Report) -> Standing:
         functions={f: entry.status for f, entry in report.functions.items()},
         mistakes=sorted({law.diagnosis.id for law in report.laws if law.diagnosis}),
         problem=report.error or report.fault,
+        ungradable=report.exit_code == EXIT_GRADER,
         seconds=report.seconds,
     )
 

@@ -51,7 +51,8 @@ def _in_pool(
     with _pool(jobs) as pool:
         while running or (rest and not broken):
             while rest and not broken and len(running) < jobs:
-                running[pool.submit(_graded, settings, rest[0])] = rest.popleft()
+                submission = rest.popleft()
+                running[pool.submit(_graded, settings, submission)] = submission
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 submission = running.pop(future)
                 try:

@@ -1,0 +1,305 @@
+"""Grading many submissions: what is found, resumed, summed up, and survives."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rlcheck.grading.assignment import Assignment, FunctionTerms
+from rlcheck.grading.class_reports import as_csv, as_json
+from rlcheck.grading.classes import (
+    ClassReport,
+    Settings,
+    Standing,
+    Submission,
+    grade_class,
+    is_class,
+    submissions_in,
+    summarised,
+)
+from rlcheck.grading.cli import app
+from rlcheck.grading.crowd import Cores
+from rlcheck.grading.report import (
+    EXIT_GRADER,
+    EXIT_PASSED,
+    EXIT_USAGE,
+    Diagnosis,
+    FunctionReport,
+    LawReport,
+    Report,
+)
+
+BAD = "def discounted_td_sum(deltas, gamma):\n    return {}\n"
+FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Submissions of every shape that a class hands in."""
+    where = tmp_path / "class"
+    for name in ("boris", "carl", "package", "notes"):
+        (where / name).mkdir(parents=True)
+    (where / "anna.py").write_text(BAD.format("0.0"))
+    (where / "boris" / "solution.py").write_text(BAD.format("1.0"))
+    (where / "carl" / "solution.py").write_text("import no_such_library")
+    (where / "package" / "__init__.py").write_text("from .inner import *")
+    (where / "package" / "inner.py").write_text(BAD.format("2.0"))
+    (where / "notes" / "readme.txt").write_text("nothing to grade")
+    (where / "_draft.py").write_text("")
+    (where / ".hidden.py").write_text("")
+    return where
+
+
+def report_of(
+    wrong: dict[str, str], *, right: Sequence[str] = (), error: str = "", fault: str = ""
+) -> Report:
+    """A report with a law for each name: lost ones with what was got."""
+    laws = [LawReport(law, "f", f"{law} holds.", "failed", got=got) for law, got in wrong.items()]
+    laws += [LawReport(law, "f", f"{law} holds.", "passed") for law in right]
+    return Report(
+        target="",
+        seed=0,
+        isolation="process",
+        score=len(right),
+        max_score=len(laws),
+        functions={"f": FunctionReport("failed")},
+        laws=laws,
+        error=error,
+        fault=fault,
+    )
+
+
+def test_a_class_is_several_targets_or_a_folder_that_is_no_package(folder: Path) -> None:
+    assert is_class([str(folder)])
+    assert is_class(["a.py", "b.py"])
+    assert not is_class([str(folder / "anna.py")])
+    assert not is_class([str(folder / "package")])
+    assert not is_class(["a.dotted.module"])
+
+
+def test_a_folder_s_files_packages_and_folders_of_one_file_are_submissions(folder: Path) -> None:
+    assert submissions_in([str(folder)]) == [
+        Submission("anna", folder / "anna.py"),
+        Submission("boris", folder / "boris" / "solution.py"),
+        Submission("carl", folder / "carl" / "solution.py"),
+        Submission("package", folder / "package"),
+    ]
+
+
+def test_the_file_to_grade_is_named_where_there_are_several(folder: Path) -> None:
+    (folder / "boris" / "helpers.py").touch()
+    with pytest.raises(ValueError, match=r"boris: it holds helpers\.py, solution\.py; --file says"):
+        submissions_in([str(folder)])
+    found = submissions_in([str(folder)], file="solution.py")
+    assert found[1].path == folder / "boris" / "solution.py"
+    assert found[3].path == folder / "package" / "solution.py"  # it says that it is missing
+
+
+@pytest.mark.parametrize(
+    ("targets", "says"),
+    [
+        (["{0}/nobody", "{0}/anna.py"], "nobody: there is no such file or folder"),
+        (["{0}/notes"], "notes: the folder holds no submission"),
+        (["{0}/boris/solution.py", "{0}/carl/solution.py"], "several submissions are called sol"),
+    ],
+)
+def test_targets_that_make_no_class_are_refused(
+    folder: Path, targets: list[str], says: str
+) -> None:
+    with pytest.raises(ValueError) as refusal:
+        submissions_in([target.format(folder) for target in targets])
+    assert says in str(refusal.value)
+
+
+def grader_of(
+    reports: dict[str, Report], asked: list[str], stop_at: str = ""
+) -> Callable[[Settings, Sequence[Submission]], Iterator[tuple[Submission, Report]]]:
+    """A grader that gives these reports, last first, and says what it was asked for."""
+
+    def grader(
+        settings: Settings, submissions: Sequence[Submission]
+    ) -> Iterator[tuple[Submission, Report]]:
+        for submission in reversed(submissions):
+            if submission.name == stop_at:
+                raise KeyboardInterrupt
+            asked.append(submission.name)
+            yield submission, reports[submission.name]
+
+    return grader
+
+
+def test_finished_submissions_are_not_graded_again_unless_something_changed(
+    folder: Path, tmp_path: Path
+) -> None:
+    submissions, asked = submissions_in([str(folder)]), list[str]()
+    grader = grader_of({s.name: report_of({"a": s.name}) for s in submissions}, asked)
+    results = tmp_path / "results"
+
+    def run(settings: Settings = FEW) -> tuple[list[str], ClassReport]:
+        asked.clear()
+        summary = grade_class(submissions, settings, results, grader)
+        return sorted(asked), summary
+
+    everyone = [s.name for s in submissions]
+    first = run()
+    assert (first[0], first[1].graded) == (everyone, 4)
+    again = run()
+    assert (again[0], again[1].graded) == ([], 0)
+    assert [s.name for s in again[1].submissions] == everyone
+    (folder / "package" / "inner.py").write_text(BAD.format("3.0"))
+    assert run()[0] == ["package"]
+    (results / "anna.json").write_text('{"schema": 1')
+    assert run()[0] == ["anna"]
+    assert run(Settings(only=("td_residuals",)))[0] == everyone
+    weighted = Assignment(functions={"td_residuals": FunctionTerms(weight=2)})
+    assert run(Settings(assignment=weighted))[0] == everyone
+
+
+def test_what_the_grader_failed_on_is_graded_again(folder: Path, tmp_path: Path) -> None:
+    submissions, asked = submissions_in([str(folder / "anna.py")]), list[str]()
+    grader = grader_of({"anna": report_of({}, fault="its grader died")}, asked)
+    for _ in range(2):
+        summary = grade_class(submissions, FEW, tmp_path / "results", grader)
+        assert not summary.complete
+    assert asked == ["anna", "anna"]
+
+
+def test_an_interrupted_run_keeps_what_is_done_and_goes_on_there(
+    folder: Path, tmp_path: Path
+) -> None:
+    submissions, asked = submissions_in([str(folder)]), list[str]()
+    reports = {s.name: report_of({"a": s.name}) for s in submissions}
+    summary = grade_class(submissions, FEW, tmp_path, grader_of(reports, asked, stop_at="boris"))
+    assert summary.unfinished == ["anna", "boris"]
+    assert not summary.complete
+    assert b"anna,,,not graded yet" in as_csv(summary)
+    summary = grade_class(submissions, FEW, tmp_path, grader_of(reports, asked))
+    assert summary.complete
+    assert asked == ["package", "carl", "boris", "anna"]
+
+
+def test_the_summary_counts_lost_laws_and_likely_mistakes() -> None:
+    reports = {
+        "anna": report_of({"a": "1", "b": "2"}),
+        "boris": report_of({"a": "3"}, right=["b"]),
+        "carl": report_of({}, error="SyntaxError"),
+        "dora": report_of({}, fault="its grader died"),
+    }
+    for name in ("anna", "boris"):
+        reports[name].laws[0].diagnosis = Diagnosis("f.slips", "slips")
+    summary = summarised(reports)
+    assert [(law.id, law.lost, law.judged) for law in summary.laws] == [("a", 2, 2), ("b", 1, 2)]
+    (mistake,) = summary.mistakes
+    assert (mistake.id, mistake.submissions) == ("f.slips", ["anna", "boris"])
+    assert [s.problem for s in summary.submissions] == ["", "", "SyntaxError", "its grader died"]
+    assert [s.ungradable for s in summary.submissions] == [False, False, False, True]
+
+
+def test_rare_wrong_answers_that_two_share_are_told_and_common_ones_are_not() -> None:
+    common = {"a": "0", "b": "0", "c": "0"}
+    reports = {name: report_of(common) for name in ("anna", "boris", "carl")}
+    reports |= {name: report_of({"d": "7", "e": "8", "f": "9"} | common) for name in ("x", "y")}
+    (pair,) = summarised(reports).alike
+    assert (pair.names, pair.share) == (("x", "y"), 1.0)
+    assert summarised({n: report_of(common) for n in "xyz"}).alike == []
+
+
+def test_a_table_for_spreadsheets_holds_no_formulas() -> None:
+    standing = Standing("=cmd()", 1, 2, {"f": "failed"}, ["f.slips"], "+1")
+    table = as_csv(ClassReport(submissions=[standing], laws=[], mistakes=[], alike=[]))
+    rows = list(csv.DictReader(io.StringIO(table.decode())))
+    assert rows == [
+        {
+            "name": "'=cmd()",
+            "score": "1",
+            "max_score": "2",
+            "problem": "'+1",
+            "mistakes": "f.slips",
+            "f": "failed",
+        }
+    ]
+
+
+def test_a_class_is_graded_side_by_side(folder: Path, tmp_path: Path) -> None:
+    submissions = submissions_in([str(folder)])
+    seen: list[str] = []
+    summary = grade_class(
+        submissions, FEW, tmp_path, Cores(2), progress=lambda done: seen.append(done.name)
+    )
+    assert sorted(seen) == [s.name for s in summary.submissions] == [s.name for s in submissions]
+    problems = {s.name: s.problem for s in summary.submissions}
+    assert problems["carl"] == "ModuleNotFoundError: No module named 'no_such_library'"
+    assert [problems[name] for name in ("anna", "boris", "package")] == [""] * 3
+    assert all(s.score < s.max_score for s in summary.submissions)
+    assert summary.complete
+    assert json.loads(as_json(summary))["schema"] == 1
+
+
+class Deadly(Settings):
+    """Settings under which grading kills the process that does it."""
+
+    def grade(self, submission: Submission) -> Report:
+        if submission.name == "boris":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().grade(submission)
+
+
+def test_a_grader_that_dies_is_replaced_and_costs_nobody_else_a_result(
+    folder: Path, tmp_path: Path
+) -> None:
+    submissions = submissions_in([str(folder)])
+    settings = Deadly(only=FEW.only, options=FEW.options)
+    summary = grade_class(submissions, settings, tmp_path, Cores(2))
+    ungradable = {s.name: s.problem for s in summary.submissions if s.ungradable}
+    assert ungradable == {"boris": "its grader died, twice"}
+    assert len(summary.submissions) == 4
+
+
+def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        asked = ["--only", "discounted_td_sum", "--examples", "4", *arguments]
+        result = CliRunner().invoke(app, ["grade", *asked])
+        return result.exit_code, result.output
+
+    code, said = run(str(folder), "--report", "csv=class.csv")
+    assert code == EXIT_PASSED
+    assert "4 submissions, 4 graded now; rlcheck-results" in said
+    assert (tmp_path / "class.csv").read_text().count("\n") == 5
+    assert len(list((tmp_path / "rlcheck-results").glob("*.json"))) == 4
+    assert "4 submissions, 0 graded now" in run(str(folder))[1]
+    code, said = run(str(folder), "--report", "junit=class.xml")
+    assert (code, "KIND one of json, csv" in said) == (EXIT_USAGE, True)
+    code, said = run(str(folder / "notes"))
+    assert (code, "holds no submission" in said) == (EXIT_USAGE, True)
+
+
+def test_ctrl_c_leaves_complete_results_for_what_is_done(folder: Path, tmp_path: Path) -> None:
+    """The one submission that hangs is interrupted, and the results of the others stand."""
+    (folder / "zoe.py").write_text(BAD.format("[0 for _ in iter(int, 1)]"))
+    command = [sys.executable, "-c", "from rlcheck.grading.cli import main; main()", "grade"]
+    asked = ["--only", "discounted_td_sum", "--examples", "4", "--call-seconds", "600", "-j", "1"]
+    process = subprocess.Popen(
+        [*command, str(folder), *asked, "--out", str(tmp_path / "results")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    deadline = time.monotonic() + 300
+    while len(list((tmp_path / "results").glob("*.json"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == EXIT_GRADER
+    assert "not graded: zoe; the same command goes on with them" in said
+    assert not list((tmp_path / "results").glob("zoe*"))
