@@ -74,9 +74,10 @@ def test_a_model_that_is_not_there_stops_the_notebook_with_the_choices() -> None
 
     with pytest.raises(CellExecutionError) as stopped:
         run("/no/such/folder", "en")
-    last = str(stopped.value).strip().splitlines()[-1]
-    assert last.startswith("ValueError: the model '/no/such/folder' cannot be loaded")
-    assert all(choice in last for choice in ("Qwen/Qwen3-0.6B", "local folder", "smollm2"))
+    assert stopped.value.ename == "ValueError"
+    text = stopped.value.evalue
+    assert text.startswith("the model '/no/such/folder' cannot be loaded: there is no folder")
+    assert all(choice in text for choice in ("Qwen/Qwen3-0.6B", "local folder", "smollm2"))
 
 
 @pytest.mark.skipif(
