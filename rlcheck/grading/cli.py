@@ -39,14 +39,8 @@ from rlcheck.grading.classes import (
 from rlcheck.grading.crowd import Cluster, Cores
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
-from rlcheck.grading.report import (
-    EXIT_FAILED,
-    EXIT_GRADER,
-    EXIT_PASSED,
-    EXIT_USAGE,
-    Report,
-    to_json,
-)
+from rlcheck.grading.render import KINDS, LANGUAGES, render
+from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_PASSED, EXIT_USAGE, Report
 from rlcheck.grading.submission import CALL_SECONDS
 from rlcheck.grading.terminal import (
     print_card,
@@ -70,7 +64,6 @@ errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 EXAMPLE = Path(__file__).parent / "examples" / "student.py"
 SELECTION = f"A function, a module, or one of {', '.join(COURSES)}"
-REPORTS = {"json": to_json}
 
 Name = Annotated[
     str | None,
@@ -144,8 +137,12 @@ def grade_command(
         bool, typer.Option("--reveal", help="Show what an assignment's hidden laws found, too.")
     ] = False,
     report: Annotated[
-        list[str] | None, typer.Option(metavar="KIND=PATH", help="Write a report: json=PATH.")
+        list[str] | None,
+        typer.Option(metavar="KIND=PATH", help=f"Write a report; KIND is {', '.join(KINDS)}."),
     ] = None,
+    lang: Annotated[
+        str, typer.Option(help=f"Language of the labels of an HTML report: {', '.join(LANGUAGES)}.")
+    ] = "en",
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
@@ -174,8 +171,10 @@ def grade_command(
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     target, many = targets[0], is_class(targets)
-    kinds = CLASS_REPORTS if many else REPORTS
+    kinds = CLASS_REPORTS if many else KINDS
     outputs = [_output(text, target, kinds) for text in report or ()]
+    if lang not in LANGUAGES:
+        _usage(f"--lang {lang}: it is one of {', '.join(LANGUAGES)}")
     _functions(only or [])
     asked = _assignment(assignment, target, only)
     tensors = tensors or bool(asked and asked.tensors)
@@ -203,7 +202,7 @@ def grade_command(
             progress=show,
             **options,
         )
-    _finish(result, outputs, every_card)
+    _finish(result, outputs, lang, every_card)
 
 
 @app.command()
@@ -414,10 +413,10 @@ def _write(path: Path, data: bytes) -> bool:
     return True
 
 
-def _finish(result: Report, outputs: list[tuple[str, Path]], every_card: bool) -> None:
+def _finish(result: Report, outputs: list[tuple[str, Path]], lang: str, every_card: bool) -> None:
     code = result.exit_code
     for kind, path in outputs:
-        if not _write(path, REPORTS[kind](result)):
+        if not _write(path, render(kind, result, lang=lang)):
             code = EXIT_GRADER
     print_report(result, console, every_card=every_card)
     raise typer.Exit(code)

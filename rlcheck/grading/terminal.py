@@ -1,7 +1,7 @@
 """The report on a terminal."""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,6 +13,7 @@ from rlcheck.catalogue import FUNCTIONS, MODULES, Function
 from rlcheck.grading.implementation import bare_parameters
 from rlcheck.grading.laws import Law
 from rlcheck.grading.power import Matrix
+from rlcheck.grading.render.cards import TITLES, alike, facts
 from rlcheck.grading.report import LawReport, Report
 from rlcheck.mistakes import Mistake
 
@@ -28,8 +29,6 @@ STYLES = {
     "blocked": "yellow",
     "skipped": "dim",
 }
-PLAIN_MISMATCH = "the answer is off"  # expected and got say it already
-SHORT_COUNTEREXAMPLE = 160
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 
 
@@ -49,27 +48,9 @@ def print_report(report: Report, console: Console, *, every_card: bool = False) 
         console.print(Text(report.fault, style="magenta"), soft_wrap=True)
         return
     console.print(_functions(report))
-    for first, *others in [[law] for law in report.failures] if every_card else _alike(report):
+    for first, *others in [[law] for law in report.failures] if every_card else alike(report):
         print_card(first, console, others)
     console.print(_summary(report))
-
-
-def _alike(report: Report) -> list[list[LawReport]]:
-    """The failures, grouped by function, status and diagnosis; one to show first in each.
-
-    That is the first law of the module, because the modules begin with what a function is, unless
-    its counterexample is long where another one's is not.
-    """
-    groups: dict[tuple[str, str, str], list[LawReport]] = {}
-    for law in report.failures:
-        said = law.id if law.message == PLAIN_MISMATCH else law.message
-        reason = law.diagnosis.id if law.diagnosis else said
-        groups.setdefault((law.function, law.status, reason), []).append(law)
-
-    def is_long(law: LawReport) -> bool:
-        return len(law.counterexample or "") > SHORT_COUNTEREXAMPLE
-
-    return [sorted(group, key=is_long) for group in groups.values()]
 
 
 def _header(report: Report) -> RenderableType:
@@ -142,8 +123,8 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True, min_width=len("likely mistake"))
     rows.add_column(overflow="fold")
-    for label, value in _facts(law):
-        rows.add_row(label, Text(value, style="yellow" if label == "likely mistake" else ""))
+    for key, value in facts(law):
+        rows.add_row(TITLES[key], Text(value, style="yellow" if key == "mistake" else ""))
     console.print(rows)
     if law.frames:
         console.print(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
@@ -157,26 +138,6 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
 
 def _indented(text: Text, columns: int) -> Padding:
     return Padding(text, (0, 0, 0, columns), expand=False)
-
-
-def _facts(law: LawReport) -> Iterable[tuple[str, str]]:
-    if law.message and law.message != PLAIN_MISMATCH:
-        yield "what happened", law.message
-    if law.expected is not None:
-        yield "expected", law.expected
-    if law.got is not None and law.status != "raised":
-        yield "got", law.got
-    if law.allowed is not None:
-        yield "allowed error", law.allowed
-    if law.diagnosis:
-        source = f"  ({law.diagnosis.report})" if law.diagnosis.report else ""
-        yield "likely mistake", f"it {law.diagnosis.description}{source}"
-    if law.hint and not law.hidden:
-        yield "hint", law.hint
-    if law.equation:
-        yield "formula", " ".join(law.equation.split())
-    if law.source:
-        yield "source", law.source
 
 
 def _summary(report: Report) -> RenderableType:

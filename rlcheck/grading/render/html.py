@@ -1,0 +1,154 @@
+"""One self-contained page: what fails and why, readable on a phone, in light and dark.
+
+Everything is in the file; nothing is loaded, and a policy in the page itself keeps text that comes
+from a submission from ever being run. The labels are English or Russian; laws stay English.
+"""
+
+import base64
+import hashlib
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rlcheck.catalogue import FUNCTIONS
+from rlcheck.grading.render.cards import alike, facts
+from rlcheck.grading.render.formulas import as_html
+from rlcheck.grading.render.plot import plot
+from rlcheck.grading.report import LawReport, Report
+
+__all__ = ["labels", "render"]
+
+SIGNS = {"passed": "✓", "missing": "·", "skipped": "·", "blocked": "‖", "ungradable": "?"}
+CODE = ("expected", "got", "allowed")
+ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+
+
+def labels(lang: str) -> dict[str, str]:
+    """The page's own texts in one language."""
+    return tomllib.loads(_resource(f"{lang}.toml"))
+
+
+def render(report: Report, *, lang: str = "en") -> bytes:
+    """The report as one HTML page; `lang` is "en" or "ru"."""
+    page = Environment(
+        loader=PackageLoader("rlcheck.grading", "render"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html.j2")
+    text = labels(lang)
+    style, script = _resource("page.css"), _resource("page.js")
+    html = page.render(
+        report=report,
+        lang=lang,
+        label=text,
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(style, script),
+        sections=_sections(report),
+        functions=_functions(report),
+        absent=_absent(report),
+        laws=_laws(report),
+        counted=[law for law in report.laws if law.status != "skipped"],
+        describe=lambda key: text[key],
+        sign=lambda status: SIGNS.get(status, "✗"),
+    )
+    return html.encode("utf-8")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One failed law as the page shows it, and those that fail for the same reason."""
+
+    law: LawReport
+    others: list[LawReport]
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """What was expected, what came, which error was allowed."""
+        return [(key, text) for key, text in facts(self.law) if key in CODE]
+
+    @property
+    def happened(self) -> str:
+        return next((text for key, text in facts(self.law) if key == "happened"), "")
+
+    @property
+    def formula(self) -> Markup:
+        return Markup(as_html(self.law.equation))
+
+    @property
+    def mistake(self) -> Markup:
+        """The likely mistake, its public report linked."""
+        found = self.law.diagnosis
+        if found is None:
+            return Markup()
+        said = Markup.escape(f"it {found.description}")
+        return said + (Markup(" (") + _linked(found.report) + ")" if found.report else "")
+
+    def plot(self, describe: Callable[[str], str]) -> Markup:
+        return Markup(plot(self.law, describe))
+
+
+def _linked(reports: str) -> Markup:
+    link = r'<a href="https://github.com/\1/issues/\2">\1#\2</a>'
+    return Markup(ISSUE.sub(link, str(Markup.escape(reports))))
+
+
+def _sections(report: Report) -> dict[str, list[Card]]:
+    """The failure cards of each function."""
+    found: dict[str, list[Card]] = {}
+    for first, *others in alike(report):
+        found.setdefault(first.function, []).append(Card(first, others))
+    return found
+
+
+def _functions(report: Report) -> dict[str, str]:
+    """The functions to list, each with what there is to say about it."""
+    notes = {}
+    for name, entry in report.functions.items():
+        if entry.status == "missing" and not entry.message:
+            continue
+        failed = [law for law in report.failures if law.function == name and law.diagnosis]
+        said = dict.fromkeys(law.diagnosis.description for law in failed if law.diagnosis)
+        notes[name] = entry.message or "; ".join(f"it {text}" for text in said)
+    return notes
+
+
+def _absent(report: Report) -> dict[str, list[str]]:
+    """The functions that are not defined, by module."""
+    found: dict[str, list[str]] = {}
+    for name in report.functions.keys() - _functions(report).keys():
+        found.setdefault(FUNCTIONS[name].module if name in FUNCTIONS else "", []).append(name)
+    order = list(report.functions)
+    return {module: sorted(names, key=order.index) for module, names in sorted(found.items())}
+
+
+def _laws(report: Report) -> dict[str, list[LawReport]]:
+    """All laws that were asked for, by function."""
+    found: dict[str, list[LawReport]] = {}
+    for law in report.laws:
+        if law.status not in ("skipped", "missing"):
+            found.setdefault(law.function, []).append(law)
+    return found
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is loaded, and of scripts and styles only the page's own count."""
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _resource(name: str) -> str:
+    return files("rlcheck.grading.render").joinpath(name).read_text(encoding="utf-8")
