@@ -7,6 +7,7 @@ made: seeds, settings, versions, wall times and scope.
 import json
 import platform
 import time
+import tomllib
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -35,20 +36,33 @@ SCOPE = (
 )
 PACKAGES = ("rlcheck", "numpy", "torch", "gymnasium")
 
+
+def registered(name: str) -> dict[str, Any]:
+    """What is registered of an experiment: the artifacts show it in the same setting."""
+    path = Path(__file__).parent / "registered" / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+IMITATION, ONLINE, OFFLINE, ASKED, TOKENS = map(
+    registered, ("imitation", "online_dqn", "offline", "decision_transformer", "token_offline")
+)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "dagger": {
-        "expert_episodes": 4,
-        "rounds": 3,
-        "learner_episodes_per_round": 8,
-        "epochs": 40,
-        "evaluation_episodes": 100,
+    # All demonstrations from one start, so that cloning has something left to learn.
+    "dagger": IMITATION["protocol"] | {"expert_starts": IMITATION["one_start"]["expert_starts"]},
+    "online_dqn": {"episodes": ONLINE["learning"]["episodes"]},
+    "offline": {
+        "dataset_episodes": OFFLINE["log"]["episodes"],
+        "profile": OFFLINE["log"]["profile"],
+        "train_epochs": OFFLINE["train_epochs"],
     },
-    "online_dqn": {"episodes": 130, "evaluation_episodes": 4},
-    "offline": {"dataset_episodes": 80, "train_epochs": 300, "evaluation_episodes": 4},
-    "decision_transformer": {"episodes": 600, "context_steps": 8, "epochs": 20, "batch_size": 32},
-    "language": {"episodes_per_prompt": 48, "bc_epochs": 40, "iql_epochs": 60},
+    "decision_transformer": {
+        "dataset_episodes": ASKED["episodes"],
+        "target_returns": ASKED["targets"],
+        "training": ASKED["training"],
+        "evaluation": ASKED["evaluation"],
+    },
+    "language": {name: TOKENS[name] for name in ("episodes_per_prompt", "bc_epochs", "iql_epochs")},
 }
-TARGET_RETURNS = (-0.6, -0.2, 0.2, 0.5, 0.7, 0.8, 0.86, 1.2)
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -81,29 +95,33 @@ def offline(seed: int, **settings: Any) -> Arrays:
 
 
 def decision_transformer(
-    seed: int, *, episodes: int, context_steps: int, **settings: Any
+    seed: int,
+    *,
+    dataset_episodes: int,
+    target_returns: list[float],
+    training: dict[str, int],
+    evaluation: dict[str, int],
 ) -> Arrays:
-    log, _ = collect_offline_dataset(seed=seed, episodes=episodes, profile="mixed")
+    """The likeliest actions, as in the claims near the top of the log."""
+    log, _ = collect_offline_dataset(seed=seed, episodes=dataset_episodes, profile="mixed")
     model, _ = train_decision_transformer(
         log,
         seed=seed,
         state_dim=KeyDoorGrid.observation_dim,
         action_dim=KeyDoorGrid.action_dim,
-        context_steps=context_steps,
-        **settings,
+        **training,
     )
     achieved = [
         evaluate_decision_transformer(
             KeyDoorGrid(),
             model,
             target_return=asked,
-            episodes=20,
-            seed=seed,
-            context_steps=context_steps,
+            context_steps=training["context_steps"],
+            **evaluation,
         )["mean_return"]
-        for asked in TARGET_RETURNS
+        for asked in target_returns
     ]
-    return {"target_return": np.array(TARGET_RETURNS), "mean_return": np.array(achieved)}
+    return {"target_return": np.array(target_returns), "mean_return": np.array(achieved)}
 
 
 def language(seed: int, **settings: Any) -> Arrays:
@@ -141,7 +159,7 @@ def main(folder: Path = FOLDER) -> None:
     protocol = {
         "artifact_scope": SCOPE,
         "seeds": dict.fromkeys(ARTIFACTS, SEED),
-        "settings": SETTINGS | {"target_returns": TARGET_RETURNS},
+        "settings": SETTINGS,
         "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
         "wall_seconds": seconds,
     }
