@@ -56,6 +56,17 @@ class Run(NamedTuple):
         return self.records[-1]["success_rate"]
 
     @property
+    def unseen_mistakes(self) -> float:
+        """Mistakes of an episode of round 0: starts that were not shown, minus the one shown."""
+        return self.mistakes(0, UNSEEN).expected - self.mistakes(0, SHOWN).expected
+
+    @property
+    def rate_growth(self) -> float:
+        """Chance of a mistake after the first one minus before it; round 0, start shown."""
+        curve = self.mistakes(0, SHOWN)
+        return curve.rate_after - curve.rate_before
+
+    @property
     def gain(self) -> float:
         """The same, minus that of behaviour cloning."""
         return self.success - self.records[0]["success_rate"]
@@ -141,6 +152,12 @@ def main(first_seed: int | None = None) -> None:
                 for step in (0, 5, 11, 20, 40, 59):
                     say(claim, f"rate at step {step}", [c.rate[step] for c in curves])
     say("round 0, start shown", "growth of the rate", [r.step_growth() for r in runs])
+    say(
+        "round 0, start shown",
+        "rate after the first mistake minus before it",
+        [r.rate_growth for r in runs],
+    )
+    say("round 0", "mistakes, starts not shown minus shown", [r.unseen_mistakes for r in runs])
     own = [run(seed, "one_start", "own") for seed in seeds_of("one_start", first_seed)]
     say("own labels", "success, last round", [r.success for r in own])
     say("own labels", "gain", [r.gain for r in own])

@@ -210,6 +210,9 @@ def main(first_seed: int | None = None, figure: Path | None = None) -> None:
     for name in (CLONING, IQL):
         sampled = bootstrap(measured(name, "sampled_value", seeds), mean)
         say(name, "value of drawn actions, mean", sampled)
+    drawn = [measured(name, "sampled_value", seeds) for name in (IQL, CLONING)]
+    gain = bootstrap(drawn[0] - drawn[1], mean)
+    say(IQL, "gain over cloning where both draw, mean", gain)
     for name in BETTER:
         own = measured(name, "value", seeds)
         for other, key in ((UNCONSTRAINED, "value"), (CLONING, "sampled_value")):
@@ -231,10 +234,12 @@ def main(first_seed: int | None = None, figure: Path | None = None) -> None:
     for name in dict.fromkeys(point.name for point in outside):
         errors = [f"{point.error:+.2f}" for point in outside if point.name == name]
         say("FQE, not supported", f"errors, {name}", " ".join(errors))
-    errors = [maximising_evaluation_error(seed) for seed in seeds]
-    say("FQE that maximises", "error, mean", bootstrap(errors, mean))
-    errors = [terminal_bootstrapping_error(seed) for seed in seeds]
-    say("FQE through terminals", "error, mean", bootstrap(errors, mean))
+    for name, error in (
+        ("maximises", maximising_evaluation_error),
+        ("bootstraps through terminals", terminal_bootstrapping_error),
+    ):
+        errors = [error(seed) for seed in seeds]
+        say(f"FQE that {name}", "errors", " ".join(f"{each:+.2f}" for each in errors))
     say("uniform policy", "value, exact", f"{start_value(uniform_policy()):.3f}")
     say("optimum", "value, exact", f"{OPTIMUM:.3f}")
     Console().print(table)

@@ -58,8 +58,7 @@ def test_a_cloned_policy_errs_little_where_it_was_shown():
 
 
 def test_one_mistake_leads_to_more_of_them():
-    curves = [r.mistakes(0, SHOWN) for r in one_start_runs()]
-    growth = bootstrap([c.rate_after - c.rate_before for c in curves], mean)
+    growth = bootstrap([r.rate_growth for r in one_start_runs()], mean)
     assert growth.low >= COMPOUNDING["rate_growth_low"], growth
 
 
@@ -70,8 +69,8 @@ def test_disagreement_grows_with_the_step_index():
 
 def test_mistakes_compound_on_starts_that_were_not_shown():
     runs = one_start_runs()
-    more = [r.mistakes(0, UNSEEN).expected - r.mistakes(0, SHOWN).expected for r in runs]
-    assert bootstrap(more, mean).low >= COMPOUNDING["unseen_mistakes_low"], more
+    more = bootstrap([r.unseen_mistakes for r in runs], mean)
+    assert more.low >= COMPOUNDING["unseen_mistakes_low"], more
     loss = bootstrap([r.loss(0, UNSEEN) for r in runs], mean)
     assert loss.low >= COMPOUNDING["unseen_loss_low"], loss
 

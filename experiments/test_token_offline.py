@@ -12,9 +12,11 @@ from token_offline import (
     exact_match,
     expected_reward,
     imitation,
+    imitation_error,
     random_policy,
     run,
     seeds_of,
+    share_earned,
     without_advantages,
 )
 
@@ -44,19 +46,14 @@ def test_they_find_more_of_them_than_imitation():
 
 
 def test_the_policy_that_samples_its_words_earns_most_of_the_exact_optimum():
-    runs = [run(seed) for seed in seeds_of("improvement")]
-    optima = [each.start_values(1.0).mean() for each in runs]
-    earned = [expected_reward(each.learners.improved) for each in runs]
-    share = bootstrap([e / o for e, o in zip(earned, optima, strict=True)], mean)
+    share = bootstrap([share_earned(seed) for seed in seeds_of("improvement")], mean)
     assert share.low >= IMPROVEMENT["earned_low"], share
     assert share.high <= 1 + 1e-6, share
 
 
 def test_imitation_earns_what_the_log_earned():
     for seed in seeds_of("improvement"):
-        log = run(seed).start_values(MEAN_EXPECTILE)
-        error = np.abs(expected_rewards(imitation(seed)) - log).max()
-        assert error <= IMITATION["error"], (seed, error)
+        assert imitation_error(seed) <= IMITATION["error"], (seed, imitation_error(seed))
 
 
 def test_learned_values_are_the_exact_ones():

@@ -114,6 +114,17 @@ def without_advantages(seed: int) -> TokenScores:
     return reweighted(learners.policy, learners.critic, beta=0.0, max_weight=100.0)
 
 
+def imitation_error(seed: int) -> float:
+    """The largest distance of the imitation's exact reward from the log's, over the prompts."""
+    log = run(seed).start_values(MEAN_EXPECTILE)
+    return float(np.abs(expected_rewards(imitation(seed)) - log).max())
+
+
+def share_earned(seed: int) -> float:
+    """What the reweighted policy earns when words are sampled, as a share of the optimum."""
+    return expected_reward(run(seed).learners.improved) / float(run(seed).start_values(1.0).mean())
+
+
 def random_policy(ids: torch.Tensor) -> torch.Tensor:
     """Every word is as likely as any other."""
     return torch.zeros(*ids.shape, len(WORDS))
@@ -140,7 +151,8 @@ def main(first_seed: int | None = None) -> None:
     def say_errors(method: str, runs: list[Run]) -> None:
         worst = [each.worst_error for each in runs]
         say(method, "worst error of a value", f"{min(worst):.3f} to {max(worst):.3f} over seeds")
-        say(method, "mean error of a value", bootstrap([each.mean_error for each in runs], mean))
+        errors = [each.mean_error for each in runs]
+        say(method, "mean error of a value", f"{min(errors):.4f} to {max(errors):.4f} over seeds")
 
     seeds = seeds_of("improvement", first_seed)
     runs = [run(seed) for seed in seeds]
@@ -150,6 +162,9 @@ def main(first_seed: int | None = None) -> None:
         exact_match(each.learners.improved) - exact_match(each.learners.policy) for each in runs
     ]
     say("ILQL", "exact match gained, mean", bootstrap(gains, mean))
+    say("ILQL", "share of the optimum, mean", bootstrap([share_earned(s) for s in seeds], mean))
+    worst = max(imitation_error(seed) for seed in seeds)
+    say("behavior cloning", "reward, distance from the log's, largest", f"{worst:.3f}")
     say_errors("ILQL", runs)
     for name, expectile in (("the log", MEAN_EXPECTILE), ("optimum on the log", 1.0)):
         worths = [float(each.start_values(expectile).mean()) for each in runs]
