@@ -5,6 +5,10 @@ from rlcheck.advantages import (
     lambda_returns,
     masked_advantages,
 )
+from rlcheck.checking import (
+    check,
+    laws,
+)
 from rlcheck.decoding import (
     behavior_logprob,
     decoding_distribution_with_order,
@@ -86,6 +90,7 @@ __all__ = [
     "behavior_logprob",
     "behavior_support_mask",
     "causal_response_logprobs",
+    "check",
     "classify_stop_event",
     "clipped_policy_terms",
     "collector_target",
@@ -106,6 +111,7 @@ __all__ = [
     "kl_estimator_moments",
     "kl_penalty_terms",
     "lambda_returns",
+    "laws",
     "leave_one_out_advantages",
     "macro_action_logprob",
     "masked_advantages",

@@ -1,32 +1,58 @@
 """From verdicts to a score: what is blocked, what counts, and what stays hidden."""
 
+from collections.abc import Mapping
+
 from rlcheck.grading.assignment import Assignment, Terms, awaits
 from rlcheck.grading.report import LawReport, Report
 
 __all__ = ["settle"]
 
 
-def settle(report: Report, assignment: Assignment | None, *, reveal: bool = False) -> None:
+def settle(
+    report: Report,
+    assignment: Assignment | None,
+    *,
+    reveal: bool = False,
+    expected_failures: Mapping[str, str] | None = None,
+) -> None:
     """Fill in the score, and with an assignment points, blocked laws and what is hidden.
 
-    The denominator counts every law that is asked for, whatever became of it.
+    The denominator counts every law that is asked for, whatever became of it; a law that is known
+    to fail is not asked for.
     """
+    for law in report.laws:
+        if law.id in (expected_failures or {}):
+            _expect(law, (expected_failures or {})[law.id])
     if assignment is None:
         report.score = sum(law.status == "passed" for law in report.laws)
-        report.max_score = sum(law.status != "skipped" for law in report.laws)
+        report.max_score = sum(
+            law.status != "skipped" and not law.expected_failure for law in report.laws
+        )
     else:
-        terms = assignment.terms(assignment.laws())
-        for law in report.laws:
-            law.points, law.hint = round(terms[law.id].points, 6), terms[law.id].hint
-            law.visibility = terms[law.id].visibility
-            law.hidden = not reveal and assignment.is_hidden(terms[law.id].visibility)
-        _block(report.laws, terms)
-        report.score = assignment.total(report.laws)
-        report.max_score = assignment.total(report.laws, at_best=True)
-        for law in report.laws:
-            if law.hidden:
-                _hide(law)
+        _settle_assignment(report, assignment, reveal)
     _settle_functions(report)
+
+
+def _expect(law: LawReport, reason: str) -> None:
+    if law.status == "passed":
+        law.status = "failed"
+        law.message = f"it holds, though it is declared to fail: {reason}"
+    else:
+        law.expected_failure = reason
+
+
+def _settle_assignment(report: Report, assignment: Assignment, reveal: bool) -> None:
+    terms = assignment.terms(assignment.laws())
+    for law in report.laws:
+        law.points, law.hint = round(terms[law.id].points, 6), terms[law.id].hint
+        law.visibility = terms[law.id].visibility
+        law.hidden = not reveal and assignment.is_hidden(terms[law.id].visibility)
+    _block(report.laws, terms)
+    report.score = assignment.total(report.laws)
+    report.max_score = assignment.total(report.laws, at_best=True)
+    for law in report.laws:
+        if law.hidden:
+            _hide(law)
 
 
 def _block(laws: list[LawReport], terms: dict[str, Terms]) -> None:
@@ -56,6 +82,8 @@ def _hide(law: LawReport) -> None:
 def _settle_functions(report: Report) -> None:
     for name, entry in report.functions.items():
         if entry.status in ("passed", "failed"):
-            statuses = [law.status for law in report.laws if law.function == name]
-            entry.passed = statuses.count("passed")
+            laws = [law for law in report.laws if law.function == name]
+            expected = sum(bool(law.expected_failure) for law in laws)
+            entry.passed = sum(law.status == "passed" for law in laws)
+            entry.laws = len(laws) - expected
             entry.status = "passed" if entry.passed == entry.laws else "failed"
