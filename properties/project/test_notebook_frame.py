@@ -185,5 +185,6 @@ def test_a_figure_is_shown_with_its_caption_and_closed(folder, monkeypatch):
     assert image.metadata["rlcheck"]["axes"][0]["lines"] == [2]
     assert not plt.fignum_exists(figure.number)
     book.tell("kl.steps")
-    book.table(pd.DataFrame({"t": [1]}), "kl.steps")
+    book.table(pd.DataFrame({"t": ["<eos>"]}), "kl.steps")
     assert [display.data for display in shown[2:4]] == ["steps", "**steps**"]
+    assert "&lt;eos&gt;" in shown[4].to_html()

@@ -64,7 +64,7 @@ class Notebook:
     def table(self, rows: pd.DataFrame, key: str, /, *, digits: int = 3, **values: Any) -> None:
         """Show rows as a table, under a caption."""
         display(Markdown(f"**{self.text(key, **values)}**"))
-        display(rows.style.format(precision=digits).hide(axis="index"))
+        display(rows.style.format(precision=digits, escape="html").hide(axis="index"))
 
     def show(self, figure: Figure, key: str, /, **values: Any) -> None:
         """Show a figure, its caption also as alternative text, and close it."""
