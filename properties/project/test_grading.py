@@ -26,6 +26,7 @@ from rlcheck.grading.report import (
     from_json,
     to_json,
 )
+from rlcheck.grading.sandbox import strongest
 
 Write = Callable[[str], str]
 
@@ -71,7 +72,8 @@ def test_a_right_function_gets_full_marks(write: Write) -> None:
     report = grade(write(RIGHT), only=["discounted_td_sum"])
     assert (report.score, report.exit_code) == (report.max_score, EXIT_PASSED), report.failures
     assert report.score >= 3
-    assert report.isolation == "process"
+    assert report.isolation == strongest()
+    assert report.isolation_note
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,7 @@ def test_termination_leaves_a_report_and_no_process(write: Write, tmp_path: Path
             pass
     """
     report = tmp_path / "report.json"
-    command = ["grade", write(source), "--report", f"json={report}"]
+    command = ["grade", write(source), "--isolate", "process", "--report", f"json={report}"]
     running = subprocess.Popen(
         [sys.executable, "-m", "rlcheck.grading.cli", *command], stdout=subprocess.DEVNULL
     )
@@ -339,7 +341,8 @@ def test_the_whole_process_group_is_killed(write: Write, tmp_path: Path) -> None
         while True:
             pass
     """
-    grade(write(source), only=["discounted_return"], call_seconds=0.2, total_seconds=0.4)
+    limits = {"call_seconds": 0.2, "total_seconds": 0.4}
+    grade(write(source), only=["discounted_return"], isolate="process", **limits)
     time.sleep(1.3)
     assert not mark.exists()
 
@@ -419,7 +422,7 @@ def test_ones_own_module_is_graded_in_process_or_isolated(
     (tmp_path / "trainer_of_mine.py").write_text(textwrap.dedent(RIGHT))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    for isolate, tier in ((None, "in-process"), (True, "process")):
+    for isolate, tier in ((None, "in-process"), ("process", "process")):
         report = grade("trainer_of_mine", only=["discounted_td_sum"], isolate=isolate)
         assert (report.exit_code, report.isolation) == (EXIT_PASSED, tier)
 
@@ -477,26 +480,29 @@ def test_what_a_loud_function_warns_of_is_heard_in_a_law(loud: bool | None) -> N
         overflows_on_its_way(return_to_go=graded)
 
 
-@pytest.mark.parametrize(
-    "twist",
-    [
-        "len(SEEN) * 1e-15",  # drifts with every call
-        "1e-15 * (warnings.filters[0][0] == 'always')",  # behaves otherwise where it is watched
-    ],
-)
-def test_what_answers_the_same_call_differently_does_not_pass(write: Write, twist: str) -> None:
-    """The answers are right within the laws' errors, each of them."""
+def twisted(twist: str) -> str:
+    """RIGHT, but for a factor of which each value is right within the laws' errors."""
     source = textwrap.dedent(RIGHT).replace(
         "return float(sum(gamma ** t * delta for t, delta in enumerate(deltas)))",
         f"SEEN.append(1); return sum(gamma ** t * d for t, d in enumerate(deltas)) * (1 + {twist})",
     )
-    report = grade(write(f"import warnings\nSEEN = []\n{source}"), only=["discounted_td_sum"])
+    return f"import warnings\nSEEN = []\n{source}"
+
+
+def test_what_answers_the_same_call_differently_does_not_pass(write: Write) -> None:
+    report = grade(write(twisted("len(SEEN) * 1e-15")), only=["discounted_td_sum"])
     unsteady = [law for law in report.failures if law.message == laws.UNSTEADY]
     assert unsteady
     for law in unsteady:
         assert law.counterexample
         assert law.counterexample.startswith("discounted_td_sum(")
         assert law.expected != law.got
+
+
+def test_a_watched_call_looks_like_any_other(write: Write) -> None:
+    for seen in ("warnings.filters[0][0] == 'always'", "warnings.filters[0][0] != 'always'"):
+        report = grade(write(twisted(f"1e-15 * ({seen})")), only=["discounted_td_sum"])
+        assert report.exit_code == EXIT_PASSED
 
 
 def test_exceptions_whose_texts_differ_are_the_same_answer(write: Write) -> None:

@@ -52,7 +52,11 @@ class TimedOut(Interrupted):
 
 
 class Crashed(Interrupted):
-    """The process that held the implementation died."""
+    """The process that held the implementation died; `output` is what it printed last."""
+
+    def __init__(self, text: str, output: str = "") -> None:
+        super().__init__(text)
+        self.output = output
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,8 @@ def identical(before: Any, after: Any) -> bool:
             and before.dtype == after.dtype
             and np.array_equal(before, after, equal_nan=before.dtype.kind == "f")
         )
+    if type(before) is not type(after):
+        return False
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(identical(before[k], after[k]) for k in before)
     if isinstance(before, list | tuple):

@@ -41,6 +41,7 @@ from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.render import KINDS, LANGUAGES, render
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_PASSED, EXIT_USAGE, Report
+from rlcheck.grading.sandbox import obstacle
 from rlcheck.grading.submission import CALL_SECONDS
 from rlcheck.grading.terminal import (
     print_card,
@@ -76,7 +77,9 @@ Seed = Annotated[int, typer.Option(help="Seed of every draw; the report states i
 Isolate = Annotated[
     str | None,
     typer.Option(
-        metavar="TIER", help="process: run a module in a worker process, as files always are."
+        metavar="TIER",
+        help="How a submission is shut off: process, namespaces, bubblewrap, or strongest, which "
+        "files get anyway.",
     ),
 ]
 Tensors = Annotated[
@@ -183,7 +186,7 @@ def grade_command(
     options: dict[str, Any] = {
         "examples": examples,
         "seed": seed,
-        "isolate": _isolated(isolate),
+        "isolate": _isolated(isolate, target),
         "tensors": tensors,
         "gradients": gradients,
         "call_seconds": call_seconds,
@@ -295,7 +298,7 @@ def replay(
         law=found.id,
         examples=examples,
         seed=seed,
-        isolate=_isolated(isolate),
+        isolate=_isolated(isolate, target),
         tensors=tensors,
         gradients=found.of_gradients,
         call_seconds=call_seconds,
@@ -326,10 +329,11 @@ def _assignment(path: Path | None, target: str, only: list[str] | None) -> Assig
     return assignment
 
 
-def _isolated(tier: str | None) -> bool:
-    if tier not in (None, "process"):
-        _usage(f"--isolate {tier}: this version has the tier process only")
-    return tier is not None
+def _isolated(tier: str | None, target: str) -> str | None:
+    """The tier, which is tried before the run."""
+    if tier and tier != "strongest" and (reason := obstacle(tier, Path(target))):
+        _usage(f"--isolate {tier}: {reason}")
+    return tier
 
 
 def _need_torch(what: str, needed: bool) -> None:

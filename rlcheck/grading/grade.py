@@ -7,12 +7,13 @@ import inspect
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
+from typing import Any
 
 import msgspec
 
@@ -21,10 +22,16 @@ from rlcheck.catalogue import FUNCTIONS, select
 from rlcheck.grading.assignment import Assignment
 from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.diagnosis import diagnose
-from rlcheck.grading.implementation import Implementation, Resolution, load
+from rlcheck.grading.implementation import (
+    Implementation,
+    Resolution,
+    implementation_of,
+    load,
+)
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
+from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
 from rlcheck.grading.wire import end_with_parent
@@ -48,12 +55,12 @@ class Settings:
     law: str | None
     examples: int
     seed: int
-    isolate: bool | None
+    isolate: str | None
     call_seconds: float
     deadline: float
     tensors: bool
     gradients: bool
-    assignment: Assignment | None = None
+    given: bool = False  # functions of this process are judged, and nothing is loaded
 
     def load(self) -> AbstractContextManager[Implementation]:
         functions = tuple(FUNCTIONS[name] for name in self.names)
@@ -66,11 +73,16 @@ class Settings:
         )
 
     def replay(self, law: Law) -> str:
-        """The command that runs one law again as it was run."""
+        """The command, or the call, that runs one law again as it was run."""
+        if self.given:
+            how = f"law={law.id!r}, seed={self.seed}, examples={self.examples}"
+            how += ", tensors=True" if self.tensors and not law.of_gradients else ""
+            how += ", gradients=True" if law.of_gradients else ""
+            return f"rlcheck.check({self.target}, {law.function!r}, {how})"
         command = ["rlcheck replay", law.id, shlex.quote(self.target)]
         command += [f"--seed {self.seed}", f"--examples {self.examples}"]
         if self.isolate:
-            command.append("--isolate process")
+            command.append(f"--isolate {self.isolate}")
         if self.call_seconds != CALL_SECONDS:
             command.append(f"--call-seconds {self.call_seconds:g}")
         if self.tensors and not law.of_gradients:
@@ -91,7 +103,7 @@ def grade(
     law: str | None = None,
     examples: int = EXAMPLES,
     seed: int = DEFAULT_SEED,
-    isolate: bool | None = None,
+    isolate: str | None = None,
     tensors: bool = False,
     gradients: bool = False,
     call_seconds: float = CALL_SECONDS,
@@ -100,6 +112,8 @@ def grade(
     progress: Callable[[str], None] = lambda _: None,
     assignment: Assignment | None = None,
     reveal: bool = False,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    expected_failures: Mapping[str, str] | None = None,
 ) -> Report:
     """Grade a target and report, whatever the target does.
 
@@ -112,7 +126,8 @@ def grade(
         law: the id of the one law to run; None runs all laws of the chosen functions.
         examples: drawn for each law.
         seed: of every draw; reported.
-        isolate: True runs a module in a worker process too; files always run in one.
+        isolate: the tier of `sandbox.TIERS` that is demanded, or "strongest", of a module too;
+            None runs files in the strongest that can be had, and modules in this process.
         tensors: True calls the target with PyTorch tensors in place of arrays and lists.
         gradients: True judges the gradients of its answers too, which implies `tensors`.
         call_seconds: limit of one call into the target.
@@ -122,9 +137,14 @@ def grade(
         assignment: what is asked for and what it is worth; it goes before `only`, and where it
             says so before `examples`, `seed`, `tensors` and `gradients`.
         reveal: True shows the inputs of the assignment's hidden laws too.
+        functions: what is judged in place of what a target holds, by the contract's names; the
+            target is then only what the report calls them.
+        expected_failures: law ids with the reason why they are known to fail. Such a law does not
+            count; where it holds after all, it is lost, so that the declaration is removed.
 
     Raises:
-        ValueError: `only` holds an unknown name, or the assignment's seed lacks its secret.
+        ValueError: the tier cannot be had, `only` holds an unknown name, the assignment's seed
+            lacks its secret, or `expected_failures` names what is no law of what is graded.
     """
     started = time.monotonic()
     if assignment is not None:
@@ -142,8 +162,9 @@ def grade(
         deadline=started + total_seconds,
         tensors=tensors or gradients,
         gradients=gradients,
-        assignment=assignment,
+        given=functions is not None,
     )
+    _check_expected(expected_failures or {}, settings)
     report = Report(
         target=target,
         seed=seed,
@@ -159,8 +180,9 @@ def grade(
         gradients=gradients,
     )
     try:
-        with settings.load() as loaded:
+        with opened(functions, settings) as loaded:
             report.isolation, report.location = loaded.isolation, loaded.location
+            report.isolation_note = note(loaded.isolation)
             report.version = loaded.version
             if not loaded.provides:
                 raise CannotLoad(_nothing(loaded))
@@ -172,15 +194,34 @@ def grade(
         report.error, report.frames = str(error), error.frames
         unloadable = Resolution("unloadable")
         _plan(report, settings, dict.fromkeys(settings.names, unloadable), asked_for=True)
+    except TierUnavailable:
+        raise
     except KeyboardInterrupt:
         report.fault = "interrupted; laws that were not reached are ungradable"
     except BrokenProcessPool:
         report.fault = "a process of the grader died; laws that were not reached are ungradable"
     except Exception as error:
         report.fault = f"rlcheck failed: {type(error).__name__}: {error}"
-    settle(report, assignment, reveal=reveal)
+    settle(report, assignment, reveal=reveal, expected_failures=expected_failures or {})
     report.seconds = round(time.monotonic() - started, 3)
     return report
+
+
+def _check_expected(expected_failures: Mapping[str, str], settings: Settings) -> None:
+    known = {law.id for name in settings.names for law in settings.laws(name)}
+    for law in expected_failures:
+        if law not in known:
+            raise ValueError(f"expected_failures names {law!r}, which is no law of what is graded")
+
+
+def opened(
+    functions: Mapping[str, Callable[..., Any]] | None, settings: Settings
+) -> AbstractContextManager[Implementation]:
+    """The implementation that is judged, for as long as the context lasts."""
+    if functions is None:
+        return settings.load()
+    given = implementation_of(functions, settings.target, tensors=settings.tensors)
+    return contextlib.nullcontext(given)
 
 
 def _nothing(loaded: Implementation) -> str:

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, Function
 from rlcheck.grading.calls import Graded, InProcess, Transport
+from rlcheck.grading.sandbox import TIERS, TierUnavailable, obstacle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import parameters, printable
 
@@ -40,7 +41,7 @@ class Implementation:
     target: str
     location: str
     version: str
-    isolation: Literal["in-process", "process"]
+    isolation: str  # "in-process", or a tier of `sandbox`
     transport: Transport
     resolutions: dict[str, Resolution]
 
@@ -81,17 +82,21 @@ def load(
     target: str,
     functions: tuple[Function, ...] = tuple(FUNCTIONS.values()),
     *,
-    isolate: bool | None = None,
+    isolate: str | None = None,
     call_seconds: float = CALL_SECONDS,
     tensors: bool = False,
+    alone: bool = False,
 ) -> Iterator[Implementation]:
     """Load a target for as long as the context lasts.
 
-    A path is loaded in a worker process; a module or an entry point in this one, unless
-    `isolate` asks for the worker. With `tensors`, its arguments arrive as tensors.
+    A path is loaded in a worker process, in the tier `isolate` or the strongest that can be had;
+    a module or an entry point in this process, unless `isolate` names a tier or "strongest".
+    With `tensors`, its arguments arrive as tensors; where files are hidden, a file that is `alone`
+    does not see what lies beside it.
 
     Raises:
         CannotLoad: with one line that says what is wrong.
+        TierUnavailable: the text says why the tier cannot be had.
     """
     names = tuple(function.name for function in functions)
     try:
@@ -104,8 +109,20 @@ def load(
         yield _in_process(target, functions, tensors)
         return
     kind, place = ("module", target) if target_path is None else ("path", str(target_path))
-    with Worker(kind, place, names, call_seconds=call_seconds, tensors=tensors) as worker:
-        yield _from_worker(target, place, worker, functions)
+    tier = _tier(isolate, target_path)
+    with Worker(
+        kind, place, names, call_seconds=call_seconds, tensors=tensors, tier=tier, alone=alone
+    ) as worker:
+        yield _from_worker(target, place, worker, functions, tier)
+
+
+def _tier(isolate: str | None, path: Path | None) -> str:
+    """The tier that is asked for, or the strongest in which the target can be read."""
+    if isolate in (None, "strongest"):
+        return next(tier for tier in TIERS if obstacle(tier, path) is None)
+    if reason := obstacle(isolate, path):
+        raise TierUnavailable(f"{isolate}: {reason}")
+    return isolate
 
 
 def _as_path(target: str) -> Path | None:
@@ -140,14 +157,14 @@ def _checked(path: Path) -> Path:
 
 
 def _from_worker(
-    target: str, location: str, worker: Worker, functions: tuple[Function, ...]
+    target: str, location: str, worker: Worker, functions: tuple[Function, ...], tier: str
 ) -> Implementation:
     provided, public = worker.greeting.provided, worker.greeting.public
     return Implementation(
         target=target,
         location=location,
         version=printable(worker.greeting.version.partition("\n")[0]),
-        isolation="process",
+        isolation=tier,
         transport=worker,
         resolutions={
             f.name: _resolve(f, provided[f.name], public)
@@ -160,23 +177,42 @@ def _from_worker(
 
 def _in_process(target: str, functions: tuple[Function, ...], tensors: bool) -> Implementation:
     module, own = _import(target), target in (REFERENCE, TWINS)
-    public = [name for name in dir(module) if not name.startswith("_")]
     found = {f.name: getattr(module, f.name) for f in functions if hasattr(module, f.name)}
     return Implementation(
         target=target,
         location=str(getattr(module, "__file__", None) or target),
-        version=__version__
-        if target in (REFERENCE, TWINS)
-        else str(getattr(module, "__version__", "")),
+        version=__version__ if own else str(getattr(module, "__version__", "")),
         isolation="in-process",
         transport=InProcess(found, loud=own, tensors=tensors),
-        resolutions={
-            f.name: _resolve(f, parameters(found[f.name]), public)
-            if f.name in found
-            else _missing(f.name, public)
-            for f in functions
-        },
+        resolutions=_resolutions(found, functions, dir(module)),
     )
+
+
+def implementation_of(
+    functions: Mapping[str, Callable[..., Any]], target: str, *, tensors: bool = False
+) -> Implementation:
+    """Functions of this very process, by the contract's names, as an implementation."""
+    asked = tuple(FUNCTIONS[name] for name in functions)
+    return Implementation(
+        target=target,
+        location=target,
+        version="",
+        isolation="in-process",
+        transport=InProcess(dict(functions), tensors=tensors),
+        resolutions=_resolutions(functions, asked, []),
+    )
+
+
+def _resolutions(
+    found: Mapping[str, Callable[..., Any]], asked: Iterable[Function], names: Iterable[str]
+) -> dict[str, Resolution]:
+    public = [name for name in names if not name.startswith("_")]
+    return {
+        f.name: _resolve(f, parameters(found[f.name]), public)
+        if f.name in found
+        else _missing(f.name, public)
+        for f in asked
+    }
 
 
 def _import(target: str) -> Any:

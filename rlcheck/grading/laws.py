@@ -208,7 +208,7 @@ def run(
         explore(law, visit, random_seed=random_seed, examples=examples, shrink=shrink)
     except Interrupted as stop:
         verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
-        verdict.message = str(stop)
+        verdict.message, verdict.frames = str(stop), getattr(stop, "output", "")
     except Mismatch as mismatch:
         verdict.status = "failed"
         verdict.message = mismatch.text

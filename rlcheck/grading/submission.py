@@ -5,34 +5,36 @@ started for the next call, so that no submission can stop the run.
 """
 
 import contextlib
+import hashlib
+import hmac
+import json
 import os
+import secrets
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
+from rlcheck.grading.sandbox import spec_of, start
 from rlcheck.grading.tensors import Backward
-from rlcheck.grading.wire import Unreadable, pack, printable, unpack
+from rlcheck.grading.wire import pack, plain, printable, unpack
 
 CALL_SECONDS = 10.0  # one call
+BROKE = "the process broke the protocol"
+KINDS_OF_MESSAGES = {"answer", "raised", "provided"}
 LOAD_SECONDS = 60.0  # importing the submission: torch alone takes several seconds on a cold disk
-MEMORY_BYTES = 8 * 2**30
-MAX_FRAME = 2**28  # an answer of 256 MiB
-# What a submission may see of the grader's environment: no tokens, no settings of rlcheck.
-ENVIRONMENT = frozenset(
-    [
-        *("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
-        *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT"),
-        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
-    ]
-)
+SAID_SECONDS = 3.0  # for the jail to end everything and say how it went
+KEY_BYTES, NONCE_BYTES, CODE_BYTES = 32, 16, 16
+# An answer may be somewhat larger than the question; a reply may return the question too.
+SPARE_ENTRIES, SPARE_BYTES = 2**14, 2**18
 
 
 class CannotLoad(Exception):
@@ -71,14 +73,20 @@ class Worker:
         call_seconds: float = CALL_SECONDS,
         tensors: bool = False,
         python: str = sys.executable,
+        tier: str = "process",
+        alone: bool = False,
     ) -> None:
-        self._command = (kind, target)
+        self._spec = spec_of(tier, kind, target, alone=alone)
         self._functions = functions
         self._call_seconds = call_seconds
         self._tensors = tensors
         self._python = python
         self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
         self._socket: socket.socket | None = None
+        self._key = self._nonce = b""
+        self._largest = SPARE_BYTES
+        self.output = ""  # what the last process that ended had printed last
         self.greeting = self._start()
 
     def __enter__(self) -> "Worker":
@@ -88,36 +96,15 @@ class Worker:
         self.close()
 
     def _start(self) -> Greeting:
-        ours, theirs = socket.socketpair()
-        kind, target = self._command
-        environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
-        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._socket = ours
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    self._python,
-                    "-P",
-                    str(Path(__file__).with_name("worker.py")),
-                    str(theirs.fileno()),
-                    kind,
-                    target,
-                    str(MEMORY_BYTES),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                env=environment,
-            )
+        self._process, self._control, self._socket = start(self._spec, self._python)
+        self._key = secrets.token_bytes(KEY_BYTES)
         try:
-            self._send(list(self._functions), LOAD_SECONDS)
+            self._send(pack(list(self._functions)), LOAD_SECONDS, first=self._key)
             return self._greeting(self._receive(time.monotonic() + LOAD_SECONDS))
         except TimedOut:
             raise CannotLoad(f"its import took more than {LOAD_SECONDS:g} s") from None
         except Crashed as crash:
-            raise CannotLoad(f"its import failed: {crash}") from None
+            raise CannotLoad(f"its import failed: {crash}", crash.output) from None
         except BaseException:
             self.close()
             raise
@@ -125,10 +112,10 @@ class Worker:
     def _greeting(self, message: dict[str, Any]) -> Greeting:
         try:
             if "raised" in message:
-                kinds, text = list(message["raised"]), printable(str(message["text"]))
-                first = next(iter(text.splitlines()), "")
-                said = f"{printable(str(kinds[0]))}: {first}" if first else str(kinds[0])
-                raise CannotLoad(said, printable(str(message["frames"])))
+                raised = _raised(message)
+                first = next(iter(raised.text.splitlines()), "")
+                kind = raised.kinds[0]
+                raise CannotLoad(f"{kind}: {first}" if first else kind, raised.frames)
             return msgspec.convert(message, type=Greeting)
         except (LookupError, TypeError, msgspec.ValidationError):
             raise CannotLoad("its import broke the protocol of the worker") from None
@@ -148,60 +135,76 @@ class Worker:
                 self._start()
             except CannotLoad as error:
                 raise Crashed(f"the submission does not load again: {error}") from None
+        asked = pack([args, kwargs])
+        entries = SPARE_ENTRIES + len(asked) // 4
         request = {
             "function": function,
-            "args": args,
-            "kwargs": kwargs,
-            "watch": watch,
+            "call": asked,
+            "entries": entries,
             "tensors": self._tensors,
             "backward": None if backward is None else list(backward),
         }
+        self._largest = SPARE_BYTES + 4 * len(asked)
         deadline = time.monotonic() + self._call_seconds
-        self._send(request, self._call_seconds)
+        self._send(pack(request), self._call_seconds)
         reply = self._receive(deadline)
         try:
             if "raised" in reply:
-                kinds = tuple(printable(str(kind)) for kind in reply["raised"])
-                text, frames = printable(str(reply["text"])), printable(str(reply["frames"]))
-                raise Raised(kinds or ("Exception",), text, frames)
+                raise _raised(reply)
+            answer = plain(reply["answer"], entries)
             if backward is not None:
-                return Watched(reply["answer"], args, kwargs, [], reply["gradient"])
-            if not watch:
-                return Watched(reply["answer"], args, kwargs, [])
-            warned = [printable(str(text)) for text in reply["warnings"]]
-            return Watched(reply["answer"], tuple(reply["args"]), dict(reply["kwargs"]), warned)
-        except (KeyError, TypeError, ValueError):
-            self._give_up()
-            raise Crashed("the process broke the protocol") from None
+                return Watched(answer, args, kwargs, [], _array(reply["gradient"]))
+            if reply["changed"] is not None:
+                args, kwargs = unpack(reply["changed"])
+            warned = [printable(str(text)[:200]) for text in reply["warnings"][:10]]
+            return Watched(answer, tuple(args), dict(kwargs), warned)
+        except Raised:
+            raise
+        except Exception:  # whatever a hostile answer provokes
+            raise self._broken() from None
 
-    def _send(self, message: Any, seconds: float) -> None:
+    def _send(self, data: bytes, seconds: float, first: bytes = b"") -> None:
         assert self._socket is not None
-        data = pack(message)
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        if not first and self._is_talking():
+            raise self._broken()
         self._socket.settimeout(seconds)
         try:
-            self._socket.sendall(struct.pack("<Q", len(data)) + data)
+            self._socket.sendall(first + struct.pack("<Q", len(data)) + self._nonce + data)
         except TimeoutError:
             self._give_up()
             raise TimedOut(f"the call took more than {seconds:g} s") from None
         except OSError:
-            raise Crashed(self._epitaph()) from None
+            raise self._ended() from None
+
+    def _is_talking(self) -> bool:
+        """Whether the process says something before it is asked."""
+        assert self._socket is not None
+        self._socket.setblocking(False)
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def _broken(self) -> Crashed:
+        self._give_up()
+        return Crashed(BROKE)
 
     def _receive(self, deadline: float) -> dict[str, Any]:
-        (length,) = struct.unpack("<Q", self._read(8, deadline))
-        if length > MAX_FRAME:
-            self._give_up()
-            raise Crashed("the answer is larger than the protocol allows")
+        length, code = struct.unpack("<Q16s", self._read(8 + CODE_BYTES, deadline))
+        if length > self._largest:
+            raise self._broken()
+        data = self._read(length, deadline)
+        true = hashlib.blake2b(self._nonce, key=self._key, digest_size=CODE_BYTES)
+        true.update(data)
+        if not hmac.compare_digest(code, true.digest()):
+            raise self._broken()
         try:
-            message = unpack(memoryview(self._read(length, deadline)))
-            if not isinstance(message, dict) or not message.keys() & {
-                "answer",
-                "raised",
-                "provided",
-            }:
-                raise Unreadable("no message of the protocol")
+            message = unpack(memoryview(data))
         except Exception:  # whatever a hostile frame provokes
-            self._give_up()
-            raise Crashed("the process broke the protocol") from None
+            raise self._broken() from None
+        if not isinstance(message, dict) or not message.keys() & KINDS_OF_MESSAGES:
+            raise self._broken()
         return message
 
     def _read(self, length: int, deadline: float) -> bytearray:
@@ -218,34 +221,74 @@ class Worker:
             except OSError:
                 got = 0
             if not got:
-                raise Crashed(self._epitaph())
+                raise self._ended()
             view = view[got:]
         return data
 
-    def _epitaph(self) -> str:
+    def _ended(self) -> Crashed:
         """How the process ended, for the report."""
-        process = self._process
-        self._give_up(grace=0.5)
-        code = process.returncode if process is not None else None
+        code = self._give_up(grace=0.5)
         if code is not None and code < 0:
-            return f"the process was ended by {signal.Signals(-code).name}"
-        return f"the process exited with status {code}"
+            text = f"the process was ended by {_signal_name(-code)}"
+        else:
+            text = f"the process exited with status {code}"
+        return Crashed(text, self.output)
 
-    def _give_up(self, grace: float = 0.0) -> None:
-        """End the worker and everything that it started."""
-        process, self._process = self._process, None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if process is None:
-            return
-        if grace:
+    def _give_up(self, grace: float = 0.0) -> int | None:
+        """End the worker and everything that it started; its status, where it ended by itself.
+
+        Raises:
+            RuntimeError: it was never started, because the system refuses the isolation.
+        """
+        process, control, channel = self._process, self._control, self._socket
+        self._process = self._control = self._socket = None
+        if process is None or control is None or channel is None:
+            return None
+        with control, channel:
+            said = _last_words(control, grace)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(grace)
+                process.wait(SAID_SECONDS)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if "error" in said:
+            raise RuntimeError(f"the tier {self._spec['tier']} does not start: {said['error']}")
+        self.output = printable(str(said.get("output", "")))
+        status = said.get("status")
+        return status if isinstance(status, int) else None
 
     def close(self) -> None:
         """End the worker; a later call would start a fresh one."""
         self._give_up()
+
+
+def _last_words(control: socket.socket, grace: float) -> dict[str, Any]:
+    """What the jail says, of itself in the time of grace, or when it is asked to end."""
+    try:
+        control.settimeout(SAID_SECONDS)
+        if not select.select([control], [], [], grace)[0]:
+            control.shutdown(socket.SHUT_WR)
+        said = json.loads(control.makefile("rb").readline())
+        return said if isinstance(said, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of the real-time signals
+        return f"signal {number}"
+
+
+def _raised(reply: dict[str, Any]) -> Raised:
+    """An exception of the submission, with texts of bounded length."""
+    kinds = tuple(printable(str(kind)[:200]) for kind in reply["raised"][:50])
+    text, frames = (printable(str(reply[part])[:4000]) for part in ("text", "frames"))
+    return Raised(kinds or ("Exception",), text, frames)
+
+
+def _array(gradient: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(gradient, np.ndarray):
+        raise TypeError("a gradient is an array")
+    return gradient

@@ -29,6 +29,7 @@ STYLES = {
     "blocked": "yellow",
     "skipped": "dim",
 }
+WHERE = {"process": "in a worker process", "in-process": "in this process"}
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 
 
@@ -56,7 +57,7 @@ def print_report(report: Report, console: Console, *, every_card: bool = False) 
 def _header(report: Report) -> RenderableType:
     version = f" {report.version}" if report.version else ""
     facts = f"rlcheck {report.rlcheck} · seed {report.seed} · {report.examples} examples a law"
-    where = {"process": "in a worker process", "in-process": "in this process"}[report.isolation]
+    where = WHERE.get(report.isolation, f"shut off by {report.isolation}")
     if report.tensors:
         where += " with tensors" + (" and gradients" if report.gradients else "")
     title = f"{report.assignment}: " if report.assignment else ""

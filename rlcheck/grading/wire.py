@@ -9,8 +9,9 @@ import ctypes
 import dataclasses
 import inspect
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from itertools import islice
 from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any
@@ -52,66 +53,80 @@ class TableFunction:
         return f"{self.table!r}.__getitem__"
 
 
-def plain(answer: Any) -> Any:
+def plain(answer: Any, entries: int = MAX_ENTRIES) -> Any:
     """An answer rebuilt from None, bool, int, float, str, list, dict and exact numpy arrays.
 
     Tensors and other array types become arrays; named tuples and dataclasses become dicts of
     their fields, tuples become lists.
 
     Raises:
-        Unreadable: anything else, more than MAX_ENTRIES entries, nesting beyond MAX_DEPTH.
+        Unreadable: anything else, more than `entries` entries, nesting beyond MAX_DEPTH.
     """
-    return _plain(answer, [MAX_ENTRIES], MAX_DEPTH)
+    return _plain(answer, _Budget(entries), MAX_DEPTH)
 
 
-def _plain(value: Any, budget: list[int], depth: int) -> Any:
+class _Budget:
+    """How many entries an answer may still have."""
+
+    def __init__(self, entries: int) -> None:
+        self._all = self._left = entries
+
+    def spend(self, entries: int) -> None:
+        self._left -= entries
+        if self._left < 0:
+            raise Unreadable(f"the answer has more than {self._all} entries")
+
+    def take(self, entries: Iterable[Any]) -> list[Any]:
+        """The entries, whatever length they claim to have, or have no end."""
+        taken = list(islice(entries, self._left + 1))
+        self.spend(len(taken))
+        return taken
+
+
+def _plain(value: Any, budget: _Budget, depth: int) -> Any:
     kind = type(value)
     if kind is float or kind is bool or value is None or kind is int:
-        budget[0] -= 1
-        if budget[0] < 0:
-            raise Unreadable(f"the answer has more than {MAX_ENTRIES} entries")
         return value
     if depth == 0:
         raise Unreadable(f"the answer is nested more than {MAX_DEPTH} deep")
-    if isinstance(value, list | tuple) and len(value) > budget[0]:
-        raise Unreadable(f"the answer has more than {MAX_ENTRIES} entries")
     if kind is list or kind is tuple:
-        return [_plain(entry, budget, depth - 1) for entry in value]
+        return [_plain(entry, budget, depth - 1) for entry in budget.take(value)]
     if isinstance(value, str):
-        return str.__str__(value)
+        text = str.__str__(value)
+        budget.spend(len(text) // 8)
+        return text
     if isinstance(value, np.float64):
         return float(value)
     if isinstance(value, Real | Decimal) and not isinstance(value, np.generic):
         return int(value) if isinstance(value, Integral) else float(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
+        names = [field.name for field in budget.take(dataclasses.fields(value))]
         return {name: _plain(getattr(value, name), budget, depth - 1) for name in names}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {
             str(name): _plain(entry, budget, depth - 1)
-            for name, entry in zip(value._fields, value, strict=True)
+            for name, entry in zip(value._fields, budget.take(value), strict=True)
         }
     if isinstance(value, SimpleNamespace):
         value = vars(value)
     if isinstance(value, Mapping):
         return {
-            _plain(key, budget, 1): _plain(entry, budget, depth - 1) for key, entry in value.items()
+            _plain(key, budget, 1): _plain(entry, budget, depth - 1)
+            for key, entry in budget.take(value.items())
         }
     if isinstance(value, list | tuple):
-        return [_plain(entry, budget, depth - 1) for entry in value]
+        return [_plain(entry, budget, depth - 1) for entry in budget.take(value)]
     return _plain_array(value, budget, depth)
 
 
-def _plain_array(value: Any, budget: list[int], depth: int) -> Any:
+def _plain_array(value: Any, budget: _Budget, depth: int) -> Any:
     if hasattr(value, "detach"):  # a torch tensor
         value = value.detach().cpu()
         value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     if not (isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__")):
         raise Unreadable(f"the answer holds a {type(value).__name__}")
     array = np.array(value, subok=False)
-    budget[0] -= array.size
-    if budget[0] < 0:
-        raise Unreadable(f"the answer has more than {MAX_ENTRIES} entries")
+    budget.spend(array.size)
     if array.dtype.kind in NUMERIC_KINDS:
         wide = array.dtype.kind == "f" and array.dtype.itemsize > 8
         return array.astype(np.float64) if wide else array
@@ -125,7 +140,7 @@ def _plain_array(value: Any, budget: list[int], depth: int) -> Any:
 def _tag(value: Any) -> Any:
     """What msgspec encodes natively, the rest as tagged extensions."""
     kind = type(value)
-    if kind is float or kind is bool or value is None or kind is str:
+    if kind is float or kind is bool or value is None or kind is str or kind is bytes:
         return value
     if kind is int:
         if -(2**63) <= value < 2**64:

@@ -1,13 +1,20 @@
-"""The process that holds a submission: `python -P worker.py SOCKET KIND TARGET MEMORY`.
+"""The process that holds a submission; it answers requests on a socket of its own.
 
-It runs as a script, away from the package, and answers requests on a socket of its own:
-first a greeting that says what the submission provides, then one answer for each call. What
-the submission prints goes nowhere near the protocol.
+It runs away from the package: first a greeting that says what the submission provides, then one
+answer for each call. What the submission prints goes nowhere near the protocol. An answer carries
+a code over the nonce of its request, under a key that only this module's frames hold: a stray
+write, a late or a repeated answer is no answer. Code that searches this very process can find the
+key; what it then forges is an answer of the submission, which the grader does not believe anyway.
 """
 
+import contextlib
+import fcntl
+import hashlib
 import importlib
 import importlib.util
+import json
 import os
+import random
 import resource
 import signal
 import socket
@@ -20,6 +27,9 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+KEY_BYTES, NONCE_BYTES, CODE_BYTES = 32, 16, 16
+MAX_FILES = 512
+CPU_SECONDS = 3600  # of one worker's whole life
 REFUSAL = "a graded submission cannot import rlcheck: it is graded on its own mathematics"
 
 
@@ -67,23 +77,37 @@ def _describe(error: BaseException) -> dict[str, Any]:
     return {"raised": kinds, "text": text, "frames": _frames(error)}
 
 
-def _limit(memory: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**24, 2**24))
-    if memory:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+def _limit(memory: int, processes: int) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 2**24,
+        resource.RLIMIT_NOFILE: MAX_FILES,
+        resource.RLIMIT_CPU: CPU_SECONDS,
+        resource.RLIMIT_AS: memory,
+        resource.RLIMIT_NPROC: processes,
+    }
+    for kind, most in limits.items():
+        if most or kind == resource.RLIMIT_CORE:
+            _, hard = resource.getrlimit(kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            with contextlib.suppress(ValueError, OSError):  # macOS knows no RLIMIT_AS
+                resource.setrlimit(kind, (most, most))
 
 
 class _Channel:
-    """Frames of MessagePack with a length before each."""
+    """Frames with a length before each: requests with a nonce, answers with a code over it."""
 
-    def __init__(self, fd: int, wire: ModuleType) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._wire = wire
+    def __init__(self, fd: int) -> None:
+        high = random.SystemRandom().randrange(MAX_FILES // 2, MAX_FILES - 8)
+        self._socket = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high))
+        os.close(fd)
+        self._key = bytes(self._read(KEY_BYTES))
+        self._nonce = b""
 
-    def receive(self) -> Any:
+    def receive(self) -> bytearray:
         (length,) = struct.unpack("<Q", self._read(8))
-        return self._wire.unpack(self._read(length))
+        self._nonce = bytes(self._read(NONCE_BYTES))
+        return self._read(length)
 
     def _read(self, length: int) -> bytearray:
         data = bytearray(length)
@@ -95,9 +119,10 @@ class _Channel:
             view = view[got:]
         return data
 
-    def send(self, message: Any) -> None:
-        data = self._wire.pack(message)
-        self._socket.sendall(struct.pack("<Q", len(data)) + data)
+    def send(self, data: bytes) -> None:
+        code = hashlib.blake2b(self._nonce, key=self._key, digest_size=CODE_BYTES)
+        code.update(data)
+        self._socket.sendall(struct.pack("<Q", len(data)) + code.digest() + data)
 
 
 def _greet(module: ModuleType, names: list[str], wire: ModuleType) -> dict[str, Any]:
@@ -114,25 +139,25 @@ def _greet(module: ModuleType, names: list[str], wire: ModuleType) -> dict[str, 
 def _answer(
     module: Any, request: dict[str, Any], wire: ModuleType, tensors: ModuleType
 ) -> dict[str, Any]:
-    args, kwargs = request["args"], request["kwargs"]
+    """Call, and say what came of it; each call is watched, so that none looks different."""
+    args, kwargs = wire.unpack(request["call"])
     try:
         function = getattr(module, request["function"])
         if request["backward"] is not None:
             backward = tensors.Backward(*request["backward"])
             answer, gradient = tensors.differentiate(function, args, kwargs, backward)
-            return {"answer": wire.plain(answer), "gradient": gradient}
-        with warnings.catch_warnings(record=request["watch"]) as caught:
-            if request["watch"]:
-                warnings.simplefilter("always")
+            return {"answer": wire.plain(answer, request["entries"]), "gradient": gradient}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             if request["tensors"]:
                 answer, args, kwargs = tensors.with_tensors(function, args, kwargs)
             else:
                 answer = function(*args, **kwargs)
-            answer = wire.plain(answer)
-        if not request["watch"]:
-            return {"answer": answer}
+            answer = wire.plain(answer, request["entries"])
+        left = wire.pack([args, kwargs])
         texts = [str(w.message)[:200] for w in (caught or ())[:10]]
-        return {"answer": answer, "args": args, "kwargs": kwargs, "warnings": texts}
+        changed = None if left == request["call"] else left
+        return {"answer": answer, "changed": changed, "warnings": texts}
     except (wire.Unreadable, tensors.NoGradient) as error:
         return {"raised": [type(error).__name__], "text": str(error), "frames": ""}
     except KeyboardInterrupt:
@@ -141,34 +166,38 @@ def _answer(
         return _describe(error)
 
 
-def main() -> None:
+def main(spec: dict[str, Any], fd: int) -> None:
     """Load, greet, answer until the grader closes the socket."""
-    fd, kind, target, memory = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    if spec["kind"] == "probe":
+        return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wire = _load_file("_rlcheck_wire", HERE / "wire.py")
     tensors = _load_file("_rlcheck_tensors", HERE / "tensors.py")
     wire.end_with_parent()
-    channel = _Channel(fd, wire)
-    names = channel.receive()
+    channel = _Channel(fd)
+    names = wire.unpack(channel.receive())
+    kind, target = spec["kind"], spec["target"]
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
     sys.argv[:] = [target]
     sys.meta_path.insert(0, _NoReference())
-    _limit(memory)
+    _limit(spec["memory"], spec["processes"])
     warnings.simplefilter("ignore")
     try:
         module = _load_submission(kind, target)
-        channel.send(_greet(module, names, wire))
+        greeting = wire.pack(_greet(module, names, wire))
     except BaseException as error:
-        channel.send(_describe(error))
+        channel.send(wire.pack(_describe(error)))
         return
+    channel.send(greeting)
     while True:
-        request = channel.receive()
+        request = wire.unpack(channel.receive())
         reply = _answer(module, request, wire, tensors)
         try:
-            channel.send(reply)
+            data = wire.pack(reply)
         except wire.Unreadable as error:
-            channel.send({"raised": ["Unreadable"], "text": str(error), "frames": ""})
+            data = wire.pack({"raised": ["Unreadable"], "text": str(error), "frames": ""})
+        channel.send(data)
 
 
 if __name__ == "__main__":
-    main()
+    main(json.loads(sys.argv[1]), int(sys.argv[2]))
