@@ -116,9 +116,9 @@ def shown(value: Any) -> str | None:
     return shorten(value if isinstance(value, str) else source(value))
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, longest: int = LONGEST) -> str:
     """The text, its middle cut out where it is very long."""
-    if len(text) <= LONGEST:
+    if len(text) <= longest:
         return text
-    half = LONGEST // 2
+    half = longest // 2
     return f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"

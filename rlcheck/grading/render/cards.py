@@ -41,7 +41,12 @@ def _is_long(law: LawReport) -> bool:
 
 
 def facts(law: LawReport) -> Iterator[tuple[str, str]]:
-    """The entries of a card that there are, as keys of TITLES with their texts."""
+    """The entries of a card that there are, as keys of TITLES with their texts.
+
+    A hidden law has none: its name and its hint stand above them.
+    """
+    if law.hidden:
+        return
     if law.message and law.message != PLAIN_MISMATCH:
         yield "happened", law.message
     if law.expected is not None:
@@ -53,7 +58,7 @@ def facts(law: LawReport) -> Iterator[tuple[str, str]]:
     if law.diagnosis:
         source = f"  ({law.diagnosis.report})" if law.diagnosis.report else ""
         yield "mistake", f"it {law.diagnosis.description}{source}"
-    if law.hint and not law.hidden:
+    if law.hint:
         yield "hint", law.hint
     if law.equation:
         yield "formula", " ".join(law.equation.split())

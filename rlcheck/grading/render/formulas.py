@@ -73,20 +73,27 @@ def _mark(tokens: list[Token]) -> None:
 
 
 def _is_formula(tokens: list[Token], i: int) -> bool:
-    token = tokens[i]
-    after = tokens[i + 1] if i + 1 < len(tokens) else Token("space", "")
+    """Whether a name belongs to a formula; "a" and "A" are articles before a word."""
+    token, after = tokens[i], _at(tokens, i + 1)
     if token.is_word and (after.kind in ("script", "raised") or after.text in ("(", "[")):
         return True
-    later = next((t for t in tokens[i + 1 :] if t.kind != "space"), after)
+    spaced = after.kind == "space"
+    later = _at(tokens, i + 1 + spaced)
     if token.text in ARTICLES and not any(t.formula for t in tokens[max(0, i - 2) : i]):
-        is_prose = later.is_word and later.text not in FUNCTIONS
-        return after.kind != "space" or not (is_prose or later.kind in ("prose", "code"))
+        is_word = later.is_word and not _is_formula(tokens, i + 1 + spaced)
+        return not (spaced and (is_word or later.kind in ("prose", "code")))
     if not token.is_word:
         return True
+    if token.text not in FUNCTIONS:
+        return False
     operand = later.kind in ("symbol", "number") or (later.kind == "name" and not later.is_word)
     beside_sign = later.text in {*OPERATORS, *RELATIONS, *OPENING}
-    is_function = token.text in FUNCTIONS
-    return is_function and (operand or beside_sign or later.text in FUNCTIONS)
+    is_last = token.text[0].isupper() and i > 1 and tokens[i - 2].text in {*OPERATORS, *RELATIONS}
+    return operand or beside_sign or is_last or later.text in FUNCTIONS
+
+
+def _at(tokens: list[Token], i: int) -> Token:
+    return tokens[i] if i < len(tokens) else Token("space", "")
 
 
 def _runs(tokens: list[Token]) -> Iterator[tuple[bool, list[Token]]]:

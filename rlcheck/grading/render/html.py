@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlcheck.catalogue import FUNCTIONS
+from rlcheck.grading.pasteable import shorten
 from rlcheck.grading.render.cards import alike, facts
 from rlcheck.grading.render.formulas import as_html
 from rlcheck.grading.render.plot import plot
@@ -25,6 +27,7 @@ __all__ = ["labels", "render"]
 
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·", "blocked": "‖", "ungradable": "?"}
 CODE = ("expected", "got", "allowed")
+LONGEST = 600  # characters of a value; the JSON report has more of it
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
@@ -54,10 +57,12 @@ def render(report: Report, *, lang: str = "en") -> bytes:
         sections=_sections(report),
         functions=_functions(report),
         absent=_absent(report),
-        laws=_laws(report),
+        others=_others(report),
+        waiting=Counter(law.function for law in report.laws if law.status == "blocked"),
         counted=[law for law in report.laws if law.status != "skipped"],
         describe=lambda key: text[key],
         sign=lambda status: SIGNS.get(status, "✗"),
+        sentence=_sentence,
     )
     return html.encode("utf-8")
 
@@ -72,11 +77,12 @@ class Card:
     @property
     def values(self) -> list[tuple[str, str]]:
         """What was expected, what came, which error was allowed."""
-        return [(key, text) for key, text in facts(self.law) if key in CODE]
+        return [(key, shorten(text, LONGEST)) for key, text in facts(self.law) if key in CODE]
 
     @property
     def happened(self) -> str:
-        return next((text for key, text in facts(self.law) if key == "happened"), "")
+        said = (text for key, text in facts(self.law) if key == "happened")
+        return shorten(next(said, ""), LONGEST)
 
     @property
     def formula(self) -> Markup:
@@ -93,6 +99,11 @@ class Card:
 
     def plot(self, describe: Callable[[str], str]) -> Markup:
         return Markup(plot(self.law, describe))
+
+
+def _sentence(law: LawReport) -> Markup:
+    """A law in words; a hidden one's hint is its teacher's, and may say anything."""
+    return Markup.escape(law.sentence) if law.hidden else Markup(as_html(law.sentence))
 
 
 def _linked(reports: str) -> Markup:
@@ -129,11 +140,11 @@ def _absent(report: Report) -> dict[str, list[str]]:
     return {module: sorted(names, key=order.index) for module, names in sorted(found.items())}
 
 
-def _laws(report: Report) -> dict[str, list[LawReport]]:
-    """All laws that were asked for, by function."""
+def _others(report: Report) -> dict[str, list[LawReport]]:
+    """The laws that hold, and those that wait for others, by function."""
     found: dict[str, list[LawReport]] = {}
     for law in report.laws:
-        if law.status not in ("skipped", "missing"):
+        if law.status in ("passed", "blocked"):
             found.setdefault(law.function, []).append(law)
     return found
 

@@ -23,6 +23,8 @@ def plot(law: LawReport, describe: Callable[[str], str]) -> str:
     if not expected or not got or max(len(expected), len(got)) < 2:
         return ""
     numbers = [value for value in [*expected, *got] if value is not None]
+    if {*numbers} <= {0.0, 1.0}:  # flags are read
+        return ""
     bars = _is_distribution(expected) and len(expected) <= MOST_BARS
     low, high = min([*numbers, 0.0] if bars else numbers, default=0.0), max(numbers, default=0.0)
     if not 0 < high - low < math.inf or not _differ(expected, got, VISIBLE * (high - low)):

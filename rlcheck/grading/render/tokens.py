@@ -18,8 +18,8 @@ __all__ = [
 
 FUNCTIONS = frozenset(
     {
-        *("E", "KL", "Var", "argmax", "clip", "cosh", "exp", "log", "logsumexp", "max", "mean"),
-        *("min", "onehot", "sinh", "softmax", "std"),
+        *("E", "KL", "Var", "argmax", "cosh", "exp", "log", "logsumexp", "max", "mean", "min"),
+        *("sinh", "softmax", "std"),
     }
 )
 RELATIONS = "=≤≥<>≠→∈"
@@ -28,7 +28,7 @@ OPENING, CLOSING = "([{", ")]}"
 
 TOKEN = re.compile(
     r"""(?P<code>`[^`]*`)
-    | (?P<prose>[\w.-]+/[\w.-]+\#\d+ | "[^"]*" | [A-Za-z]+(?:['’-][A-Za-z]+)+ | top_[kp])
+    | (?P<prose>[\w.-]+/[\w.-]+\#\d+ | "[^"]*" | [A-Za-zα-ω]+(?:['’-][A-Za-z]+)+ | top_[kp])
     | (?P<number>\d+(?:\.\d+)?(?:e[-−+]?\d+)?)
     | (?P<name>[A-Za-z]{2,}(?:_[A-Za-z]{2,})+ | [A-Za-z]+\d*)
     | (?P<raised>[⁰¹²³⁴-⁹]+)
