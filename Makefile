@@ -26,9 +26,10 @@ lint: $(VENV)/dev ## style and types; notebooks are stored without outputs
 	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 	$(BIN)/mypy
 
-table: $(VENV)/dev ## write the README's table of functions and docs/reports.md anew
+table: $(VENV)/dev ## write the README's table of functions, docs/reports.md and the schema of reports anew
 	$(BIN)/python -m rlcheck.grading.overview README.md
 	$(BIN)/python -m rlcheck.grading.reports docs/reports.md
+	$(BIN)/python -m rlcheck.grading.render.schema docs/report.schema.json
 
 benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_suite.py
