@@ -21,6 +21,7 @@ from traitlets.config import Config
 
 from rlcheck.catalogue import COURSES, FUNCTIONS, Function
 from rlcheck.grading.laws import Law, laws_of
+from rlcheck.grading.render.formulas import as_html
 from rlcheck.mistakes import mistakes_of
 from rlcheck.mistakes.registry import Mistake
 from rlcheck.notebook.execution import executed
@@ -105,9 +106,9 @@ def _module_page(course: str, module: str, functions: list[Function]) -> Iterato
 
 
 def _law(law: Law) -> str:
-    equation = f"\n\n{law.equation}" if law.equation else ""
-    body = f"**{law.sentence}**{equation}\n\n`{law.id}`"
-    return f'<div class="law" markdown="1">\n\n{_escaped(body)}\n\n</div>\n'
+    equation = f"<p>{as_html(law.equation)}</p>" if law.equation else ""
+    body = f"<p><strong>{as_html(law.sentence)}</strong></p>{equation}<p><code>{law.id}</code></p>"
+    return f'<div class="law">{body}</div>\n'
 
 
 def _mistake(mistake: Mistake) -> str:

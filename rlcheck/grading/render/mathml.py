@@ -18,15 +18,16 @@ from rlcheck.grading.render.tokens import (
 __all__ = ["as_mathml"]
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+PRIME = r"\text{′}"  # on the line and large, where an exponent would be hard to read
 
 # What latex2mathml takes for text or for a variable, as what it is.
 MENDED = (
     (r"<mtext>−</mtext>", '<mo form="prefix">−</mo>'),
-    (r"<mtext>([|/])</mtext>", r'<mo lspace="0" rspace="0" stretchy="false">\1</mo>'),
+    (r"<mtext>([|/′])</mtext>", r'<mo lspace="0" rspace="0" stretchy="false">\1</mo>'),
     (r"<mtext>(\d.*?)</mtext>", r"<mn>\1</mn>"),
     (r"<mtext>(.*?)</mtext>", r"<mi>\1</mi>"),
     (r"<mi>½</mi>", "<mn>½</mn>"),
-    (rf"<mi>([{re.escape(RELATIONS + OPERATORS)}…;:′″])</mi>", r"<mo>\1</mo>"),
+    (rf"<mi>([{re.escape(RELATIONS + OPERATORS)}…;:])</mi>", r"<mo>\1</mo>"),
 )
 
 
@@ -62,6 +63,9 @@ def _latex(tokens: list[Token]) -> str:
             parts.append(rf"\sqrt{{{_latex(tokens[i + 2 : end - 1])}}}")
         elif token.text in ("−", "|", "/") and not is_spaced(tokens, i):
             parts.append(rf"\text{{{token.text}}}")
+        elif end < len(tokens) and tokens[end].text in ("'", "′") and token.kind != "sign":
+            parts.append(f"{{{_atom(token)}{PRIME}}}")  # an index then belongs to both
+            end += 1
         else:
             parts.append(_atom(token))
         if _keeps_distance(tokens, end):
@@ -106,7 +110,7 @@ def _atom(token: Token) -> str:
     if token.kind == "raised":
         return f"^{{{token.text.translate(SUPERSCRIPTS)}}}"
     if token.kind == "prime":
-        return "^{*}" if token.text == "*" else "'"
+        return "^{*}" if token.text == "*" else PRIME
     if token.is_word or (token.kind == "number" and "e" in token.text):
         return rf"\text{{{token.text}}}"
     if token.kind == "name" and len(token.text) > 1:
