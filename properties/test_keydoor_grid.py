@@ -3,7 +3,9 @@
 What a step must answer is told by a map of text, which knows nothing of the grid's tables.
 """
 
+import copy
 import itertools
+import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -61,7 +63,7 @@ CODES = 4 + len(GOALS)
 REFUSED = (
     *(
         refuse("step", value, says=f"action is {value!r}")
-        for value in (4, -1, 99, 1.5, 1.0, NAN, "up", "", None, [0], (1, 2))
+        for value in (4, -1, 99, 1.5, 1.0, NAN, True, np.True_, "up", "", None, [0], (1, 2))
     ),
     *(
         refuse("reset", start=value, says=f"start is {value!r}")
@@ -696,6 +698,22 @@ def test_the_tables_cannot_be_written_to() -> None:
     for table in grid_tables()[1:]:
         with pytest.raises(ValueError, match="read-only"):
             table[0] = 0
+
+
+def test_copies_and_pickles_share_the_tables_and_nothing_else() -> None:
+    environment = KeyDoorGrid(seed=3)
+    environment.reset()
+    for copied in (copy.deepcopy(environment), pickle.loads(pickle.dumps(environment))):
+        assert copied._tables is grid_tables()
+        before = environment.state
+        copied.step(UP)
+        assert environment.state == before
+        assert starts(copied, seed=1) == starts(KeyDoorGrid(), seed=1)
+    changed = grid_tables()._replace(reward=np.zeros_like(grid_tables().reward))
+    for copied in (copy.deepcopy(changed), pickle.loads(pickle.dumps(changed))):
+        assert type(copied) is type(changed)
+        assert copied is not grid_tables()
+        assert not copied.reward.any()
 
 
 def test_the_environment_is_registered() -> None:

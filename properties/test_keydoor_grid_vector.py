@@ -40,6 +40,7 @@ REFUSED = (
     refuse("step", [0, 1, -1], says="actions[2] is -1"),
     refuse("step", [0.0, 1.0, 2.0], says="actions[0] is 0.0"),
     refuse("step", [0, 1, NAN], says="actions[0] is 0.0"),
+    refuse("step", [True, False, True], says="actions[0] is True"),
     refuse("step", ["up"] * 3, says="actions[0] is 'up'"),
     refuse("step", None, says="actions is None"),
     *(

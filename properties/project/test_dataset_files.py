@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -322,15 +323,19 @@ def broken(episodes, index, step, **changes):
 WRONG_LOGS = {
     "episodes is empty": [],
     r"episodes\[2\] is empty": [*log()[:2], GridEpisode((), 1.0)],
-    r"episodes\[1\], step 3: next_state is not the state": broken(log(), 1, 3, next_state=0),
-    r"episodes\[1\], step 3: next_observation is not the observation": broken(
+    r"episodes\[1\], step 3: next_state is 5, and not the state": broken(
+        log(), 1, 3, next_state=5, next_observation=grid_tables().observation[5]
+    ),
+    r"episodes\[1\] next_observation\[3, \d+\] is 0.0; it must be that of next_state": broken(
         log(), 1, 3, next_observation=np.zeros(15, np.float32)
     ),
     r"episodes\[0\], step 4: terminated is true": broken(log(), 0, 4, terminated=True),
     r"episodes\[8\], step 5: truncated is true": broken(log(), 8, 5, truncated=True),
-    r"episodes\[0\] has observations of shape \(3,\)": broken(
+    r"episodes\[0\] observation has shape \(1, 3\)": broken(
         [cut(log()[0], 1)], 0, 0, observation=np.zeros(3), next_observation=np.zeros(3)
     ),
+    r"episodes\[1\] randomness is 7": [log()[0], replace(log()[1], randomness=7)],
+    r"episodes\[1\] randomness is nan": [log()[0], replace(log()[1], randomness=math.nan)],
 }
 
 
@@ -340,6 +345,69 @@ def test_a_wrong_log_is_refused_before_anything_is_written(through, says, episod
     with pytest.raises(ValueError, match=says):
         through(episodes, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+# Fields of a step, values that they cannot have, and what is said of them.
+WRONG_VALUES = [
+    ("reward", math.nan, "reward[2] is nan"),
+    ("reward", math.inf, "reward[2] is inf"),
+    ("action", 9, "action[2] is 9"),
+    ("action", -1, "action[2] is -1"),
+    ("action", 1.7, "action[2] is 1.7"),
+    ("behavior_logprob", 3.0, "behavior_logprob[2] is 3.0"),
+    ("behavior_logprob", math.nan, "behavior_logprob[2] is nan"),
+    ("state", 500, "state[2] is 500"),
+    ("state", -1, "state[2] is -1"),
+    ("next_state", 84, "next_state[2] is 84"),
+    ("terminated", 2, "terminated[2] is 2"),
+    ("truncated", math.nan, "truncated[2] is nan"),
+    ("observation", np.full(15, np.nan, np.float32), "observation[2, 0] is nan"),
+    ("next_observation", np.full(15, 0.5, np.float32), "next_observation[2, 0] is 0.5"),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("field", "value", "says"), WRONG_VALUES)
+def test_an_impossible_value_is_not_written(through, field, value, says, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(f"episodes[1] {says}; it must be")):
+        through(broken(log(), 1, 2, **{field: value}), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"state": 5}, "episodes[0] observation[0, 0] is 0.0; it must be that of state"),
+        ({"terminated": True, "truncated": True}, "episodes[0] truncated[0] is True"),
+    ],
+)
+def test_what_contradicts_itself_is_not_written(through, changes, says, tmp_path):
+    last = grid_tables().start[3]
+    start = next(e for e in log(episodes=30) if e.transitions[0].state == last)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        through(broken([cut(start, 1)], 0, 0, **changes), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"reward": "a"}, "episodes[0] reward[0] is 'a'"),
+        ({"behavior_logprob": None}, "episodes[0] behavior_logprob[0] is None"),
+    ],
+)
+def test_what_is_no_number_is_not_written(through, changes, says, tmp_path):
+    with pytest.raises(TypeError, match=re.escape(says)):
+        through(broken(log(), 0, 0, **changes), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@BOTH
+def test_transitions_are_no_episodes(through, tmp_path):
+    with pytest.raises(TypeError, match=r"episodes\[0\] is a GridTransition"):
+        through(list(log()[0].transitions), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mixed", "a b-v0", "", "/mixed-v0", "mixed-v"])
@@ -372,12 +440,23 @@ WRONG_TABLES = {
     ),
     "column reward has nulls": lambda t: with_column(t, "reward", [None] * t.num_rows),
     "episode 0 has the randomness": lambda t: with_column(t, "randomness", range(t.num_rows)),
-    "episode 0, step 0: next_state is not": lambda t: with_column(t, "state", range(t.num_rows)),
+    r"episode 0 observation\[0, \d+\] is": lambda t: with_column(t, "state", [1] * t.num_rows),
+    r"episode 0 reward\[2\] is nan": lambda t: with_entry(t, "reward", math.nan),
+    r"episode 0 action\[2\] is 9": lambda t: with_entry(t, "action", 9),
+    r"episode 0 action\[2\] is 1.7": lambda t: with_entry(t, "action", 1.7, kind=pa.float64()),
+    r"episode 0 behavior_logprob\[2\] is 3.0": lambda t: with_entry(t, "behavior_logprob", 3.0),
+    r"episode 0 next_state\[2\] is 500": lambda t: with_entry(t, "next_state", 500),
+    r"episode 0 randomness is 7.0": lambda t: with_column(t, "randomness", [7.0] * t.num_rows),
 }
 
 
-def with_column(table, name, values):
-    kind = table.schema.field(name).type
+def with_entry(table, name, value, *, kind=None):
+    values = table.column(name).to_pylist()
+    return with_column(table, name, [*values[:2], value, *values[3:]], kind=kind)
+
+
+def with_column(table, name, values, *, kind=None):
+    kind = kind or table.schema.field(name).type
     return table.set_column(table.column_names.index(name), name, pa.array(list(values), type=kind))
 
 
@@ -390,7 +469,7 @@ def test_a_wrong_table_is_refused(says, change, tmp_path):
         read_parquet(tmp_path / "wrong.parquet")
 
 
-def store_by_hand(folder: Path, change, *, randomness=True, described=True):
+def store_by_hand(folder: Path, change, *, randomness=0.1, described=True):
     """A Minari dataset of one episode, changed on the way."""
     buffer = buffer_of(columns_of("episode", log()[0]))
     change(buffer)
@@ -404,8 +483,8 @@ def store_by_hand(folder: Path, change, *, randomness=True, described=True):
     behavior = {"behavior": behavior_description(log())} if described else {}
     storage.update_metadata({"dataset_id": "hand-v0", "minari_version": "0.5.4"} | behavior)
     storage.update_episodes([EpisodeBuffer(**buffer)])
-    if randomness:
-        storage.update_episode_metadata([{"randomness": 0.1}])
+    if randomness is not None:
+        storage.update_episode_metadata([{"randomness": randomness}])
 
 
 def without_last_observation(buffer):
@@ -416,12 +495,31 @@ def with_infos_of_the_steps_alone(buffer):
     buffer["infos"]["behavior_logprob"] = buffer["infos"]["behavior_logprob"][1:]
 
 
+def with_an_action(action):
+    def change(buffer):
+        buffer["actions"][2] = action
+
+    return change
+
+
+def with_a_certain_action(buffer):
+    buffer["infos"]["behavior_logprob"][3] = 0.5
+
+
+def with_both_flags(buffer):
+    buffer["terminations"][-1] = buffer["truncations"][-1] = True
+
+
 WRONG_DATASETS = {
+    r"episode 0 action\[2\] is 9": (with_an_action(9), {}),
+    r"episode 0 behavior_logprob\[2\] is 0.5": (with_a_certain_action, {}),
+    r"episode 0 truncated\[\d+\] is True": (with_both_flags, {}),
+    "episode 0 randomness is 7": (lambda b: None, {"randomness": 7}),
     "observations for": (without_last_observation, {}),
     "behavior_logprob for": (with_infos_of_the_steps_alone, {}),
     r"episode 0 has no infos\['state'\]": (lambda b: b["infos"].pop("state"), {}),
     r"has no infos\['state'\]; it has \[\]": (lambda b: b.update(infos=None), {}),
-    "episode 0 has no randomness": (lambda b: None, {"randomness": False}),
+    "episode 0 has no randomness": (lambda b: None, {"randomness": None}),
     "layout of the log is None": (lambda b: None, {"described": False}),
 }
 

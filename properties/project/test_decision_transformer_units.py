@@ -415,6 +415,22 @@ def test_training_is_deterministic_and_leaves_torch_alone(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_whole_number_of_epochs_may_be_a_float() -> None:
+    assert train(epochs=2.0)[1] == train(epochs=2)[1]
+
+
+def test_training_is_single_whatever_torch_takes_for_its_default() -> None:
+    model, losses = train()
+    torch.set_default_dtype(torch.float64)
+    try:
+        again, same = train()
+        acted = ask(Bandit(), again, greedy=False)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert (weights_of(again), same) == (weights_of(model), losses)
+    assert acted == ask(Bandit(), model, greedy=False)
+
+
 def test_without_epochs_a_model_is_only_drawn() -> None:
     model, losses = train(epochs=0)
     assert losses == []
@@ -709,6 +725,11 @@ def test_training_refuses(options: dict[str, Any], says: str) -> None:
 def test_evaluation_refuses(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ask(**options)
+
+
+def test_greedy_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="greedy is 'no'"):
+        ask(greedy="no")
 
 
 def test_an_episode_that_outlasts_the_time_steps_is_refused() -> None:

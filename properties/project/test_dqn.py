@@ -261,6 +261,15 @@ def test_seeds_and_learners_differ():
     assert len({outcome(), outcome(seed=1), outcome(double=True)}) == 3
 
 
+def test_training_is_single_whatever_torch_takes_for_its_default():
+    expected = outcome()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert outcome() == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_training_returns_what_it_did():
     steps = []
 
@@ -398,6 +407,20 @@ def test_training_shows_a_bar_on_a_terminal(monkeypatch):
 )
 def test_training_refuses(options, says):
     with pytest.raises(ValueError, match=says):
+        trained(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"double": "no"}, "double is 'no'"),
+        ({"double": None}, "double is None"),
+        ({"settings": {}}, "settings is {}; a DqnSettings"),
+        ({"settings": 3}, "settings is 3"),
+    ],
+)
+def test_training_refuses_what_is_of_another_kind(options, says):
+    with pytest.raises(TypeError, match=says):
         trained(**options)
 
 

@@ -78,7 +78,16 @@ def test_labels_stand_where_things_are() -> None:
 def test_a_path_is_a_line_through_its_cells() -> None:
     (line,) = plot_grid(path=iter(PATH)).lines
     assert line.get_xydata().tolist() == [[0, 6], [0, 5], [1, 5]]
+    (line,) = plot_grid(path=np.array(PATH)).lines
+    assert line.get_xydata().tolist() == [[0, 6], [0, 5], [1, 5]]
     assert not plot_grid(path=[]).lines
+    assert not plot_grid(path=np.zeros((0, 2))).lines
+
+
+def test_a_set_of_actions_is_drawn_as_a_policy_is() -> None:
+    assert drawn(policy=(solve_grid().policy > 0).astype(float)) != drawn()
+    with pytest.raises(TypeError, match="has_key is 'no'"):
+        plot_grid(has_key="no")  # type: ignore[arg-type]
 
 
 def test_values_colour_the_cells_that_the_key_tells() -> None:
@@ -99,6 +108,8 @@ def test_values_colour_the_cells_that_the_key_tells() -> None:
         ({"values": np.zeros(STATES - 1)}, r"values has shape \(83,\)"),
         ({"values": np.full(STATES, np.nan)}, r"values\[0\] is nan"),
         ({"policy": np.zeros((STATES, 3))}, r"policy has shape \(84, 3\)"),
+        ({"policy": np.full((STATES, 4), 9.0)}, r"policy\[0, 0\] is 9.0"),
+        ({"policy": np.full((STATES, 4), -9.0)}, r"policy\[0, 0\] is -9.0"),
         ({"path": [(6, 0), (7, 0)]}, r"path\[1, 0\] is 7"),
         ({"path": [(6, 0), (-1, 0)]}, r"path\[1, 0\] is -1"),
         ({"path": [6, 0]}, r"path has shape \(2,\)"),

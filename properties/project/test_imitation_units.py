@@ -244,12 +244,31 @@ def test_cloning_is_silent(capfd):
         ({"batch_size": 0}, "batch_size is 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0"),
         ({"learning_rate": math.nan}, "learning_rate is nan"),
+        ({"initial": nn.Linear(15, 3)}, r"initial gives logits of shape \(3, 3\)"),
+        ({"initial": nn.Linear(14, 4)}, "initial cannot read float32 of shape"),
+        ({"initial": nn.Linear(15, 4).double()}, "initial cannot read float32 of shape"),
     ],
 )
 def test_cloning_refuses(changes, says):
     given = {"observations": np.zeros((3, 15)), "actions": [0, 1, 2], "seed": 0, "epochs": 1}
     with pytest.raises(ValueError, match=says):
         behavior_cloning(**(given | changes))
+
+
+def test_cloning_begins_with_a_network_only():
+    with pytest.raises(TypeError, match="initial is <function"):
+        behavior_cloning(*pairs(), seed=0, epochs=1, initial=lambda observations: observations)
+
+
+def test_dagger_is_single_whatever_torch_takes_for_its_default():
+    expected = dagger_experiment(**SMALL)
+    torch.set_default_dtype(torch.float64)
+    try:
+        got = dagger_experiment(**SMALL)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert same_weights(got["network"], expected["network"])
+    assert got["records"] == expected["records"]
 
 
 # DAgger.
@@ -345,6 +364,15 @@ def test_demonstrations_take_turns_over_their_starts(starts, episodes):
     assert row["dataset_size"] == steps
 
 
+def test_the_starts_of_demonstrations_may_be_an_array():
+    asked = SMALL | {"rounds": 0}
+    of_list, of_array = (
+        dagger_experiment(**asked, expert_starts=starts)["scores"]
+        for starts in ([(6, 0), (2, 2)], np.array([[6, 0], [2, 2]]))
+    )
+    assert np.array_equal(of_list, of_array)
+
+
 def played(scores, start):
     """(success, return) of the greedy policy of [S, 4] scores in the environment itself."""
     env, total, over = KeyDoorGrid(), 0.0, False
@@ -406,6 +434,7 @@ def test_the_measures_of_the_sampling_policy_come_close_to_exact_ones():
         ({"batch_size": 0}, "batch_size is 0"),
         ({"expert_starts": [(2, 2), (0, 0)]}, r"expert_starts\[1\] is \(0, 0\)"),
         ({"expert_starts": []}, "expert_starts is empty"),
+        ({"expert_starts": (6, 0)}, r"expert_starts\[0\] is 6"),
     ],
 )
 def test_dagger_refuses(changes, says):

@@ -21,6 +21,7 @@ from rlcheck.envs.keydoor_grid import GridState, grid_tables
 from rlcheck.envs.keydoor_grid_solution import (
     greedy_policy,
     policy_q_values,
+    policy_rows,
     policy_values,
     rollout_returns,
     solve_grid,
@@ -156,6 +157,21 @@ def test_the_start_value_is_the_mean_over_the_starts(seed: int, gamma: float) ->
     at_starts = [values[INDEX[place]] for place in PLACES if place.tile == "s" and not place[1]]
     assert len(at_starts) == 4
     assert start_value(policy, gamma=gamma) == pytest.approx(np.mean(at_starts), abs=1e-15)
+
+
+@pytest.mark.parametrize("excess", [9e-5, -9e-5])
+def test_a_row_that_misses_1_by_a_little_is_normalised(excess: float) -> None:
+    coarse = (uniform_policy() * (1 + excess)).astype(np.float32)
+    exact_values = policy_values(uniform_policy())
+    assert policy_values(coarse) == pytest.approx(exact_values, abs=1e-6)
+    assert policy_q_values(coarse) == pytest.approx(policy_q_values(uniform_policy()), abs=1e-6)
+    assert policy_rows(coarse).sum(axis=1) == pytest.approx(1, abs=1e-12)
+
+
+@given(seed=seeds)
+def test_a_row_that_misses_1_by_rounding_alone_stays_as_it_is(seed: int) -> None:
+    chances = np.random.default_rng(seed).dirichlet(np.ones(4), STATES)
+    assert (policy_rows(chances) == chances).all()
 
 
 # The optimum

@@ -288,7 +288,7 @@ def test_a_terminal_does_not_bootstrap_and_a_truncation_does():
 def test_the_flag_of_a_terminal_matters_and_that_of_a_truncation_does_not(learn):
     ends = [n for n, step in enumerate(LOG) if step.terminated]
     endless = [step._replace(terminated=False) for step in LOG]
-    cut = [step._replace(truncated=not step.truncated) for step in LOG]
+    cut = [step._replace(truncated=not (step.truncated or step.terminated)) for step in LOG]
     assert ends
     assert equal(learn(cut), learn())
     assert not equal(learn(endless), learn())
@@ -655,7 +655,12 @@ BAD_OPTIONS = [
     (learn_fqe, {"policy": np.full((3, 4), 0.25)}, "policy"),
     (small_experiment, {"seed": -1}, "seed"),
     (small_experiment, {"profile": "medium"}, "profile"),
-    (small_experiment, {"dataset_episodes": 0}, "episodes"),
+    (small_experiment, {"dataset_episodes": 0}, "dataset_episodes is 0"),
+    (learn_masked, {"behavior_epochs": -1}, "behavior_epochs is -1"),
+    (learn_masked, {"epochs": -1, "behavior_epochs": 1}, "^epochs is -1"),
+    (learn_masked, {"behavior": nn.Linear(15, 3)}, r"behavior gives logits of shape \(\d+, 3\)"),
+    (learn_masked, {"behavior": nn.Linear(14, 4)}, "behavior cannot read"),
+    (learn_fqe, {"policy": np.full((84, 4), -0.25)}, "policy"),
     (small_experiment, {"train_epochs": -1}, "train_epochs"),
     (small_experiment, {"evaluation_episodes": 0}, "evaluation_episodes"),
 ]
@@ -665,6 +670,79 @@ BAD_OPTIONS = [
 def test_a_bad_option_is_refused_by_its_name(learn, options, name):
     with pytest.raises(ValueError, match=name):
         learn(**options)
+
+
+@pytest.mark.parametrize(
+    ("learn", "options", "says"),
+    [
+        *((learn, {"settings": {}}, "settings is {}; a FittingSettings") for learn in LEARNERS),
+        (learn_dqn, {"double": "no"}, "double is 'no'; True or False is due"),
+        (learn_cql, {"double": 1}, "double is 1; True or False is due"),
+        (learn_masked, {"behavior": len}, "behavior is <built-in"),
+        (lambda **options: offline_experiment(seed=0, **options), {"settings": 3}, "settings is 3"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_its_name(learn, options, says):
+    with pytest.raises(TypeError, match=says):
+        learn(**options)
+
+
+def test_a_discount_of_1_is_refused_before_anything_is_learned(monkeypatch):
+    """The exact values that the comparison ends with need a discount below 1."""
+    monkeypatch.setattr(offline, "collect_offline_dataset", None)
+    monkeypatch.setattr(offline, "fitted_q_evaluation", None)
+    endless = FittingSettings(gamma=1)
+    with pytest.raises(ValueError, match="gamma is 1; it must be < 1"):
+        offline_experiment(seed=0, settings=endless)
+    with pytest.raises(ValueError, match="gamma is 1; it must be < 1"):
+        evaluate_by_log(LOG, uniform_policy(), seed=0, epochs=1, settings=endless)
+
+
+WRONG_STEPS: list[tuple[dict[str, Any], str]] = [
+    ({"observation": np.full(15, math.nan)}, r"transitions observation\[1, 0\] is nan"),
+    ({"next_state": -1}, r"transitions next_state\[1\] is -1"),
+    ({"state": 900}, r"transitions state\[1\] is 900"),
+    ({"action": 7}, r"transitions action\[1\] is 7"),
+    ({"action": 1.5}, r"transitions action\[1\] is 1.5"),
+    ({"reward": math.nan}, r"transitions reward\[1\] is nan"),
+    ({"terminated": 2}, r"transitions terminated\[1\] is 2"),
+]
+
+
+@pytest.mark.parametrize("learn", LEARNERS)
+@pytest.mark.parametrize(("changes", "says"), WRONG_STEPS)
+def test_a_wrong_step_of_the_log_is_refused_by_index_and_value(learn, changes, says):
+    with pytest.raises(ValueError, match=says):
+        learn([LOG[0], LOG[1]._replace(**changes), *LOG[2:9]])
+
+
+@pytest.mark.parametrize(("changes", "says"), WRONG_STEPS)
+def test_support_is_counted_of_no_wrong_step(changes, says):
+    with pytest.raises(ValueError, match=says):
+        policy_support(uniform_policy(), [LOG[0], LOG[1]._replace(**changes)])
+
+
+def test_an_action_is_no_boolean():
+    with pytest.raises(ValueError, match=r"transitions action\[0\] is True"):
+        logged_steps([step._replace(action=True) for step in LOG[:3]])
+
+
+@pytest.mark.parametrize("learn", LEARNERS)
+def test_episodes_are_no_transitions(learn):
+    with pytest.raises(TypeError, match=r"transitions\[0\] has no observation"):
+        learn(collect_offline_dataset(seed=7, episodes=2, profile="mixed")[0])
+
+
+@pytest.mark.parametrize("learn", LEARNERS)
+def test_networks_are_single_whatever_torch_takes_for_its_default(learn):
+    expected = learn()
+    torch.set_default_dtype(torch.float64)
+    try:
+        got = learn()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {weights.dtype for weights in got} == {torch.float32}
+    assert equal(got, expected)
 
 
 @pytest.mark.parametrize("learn", LEARNERS)

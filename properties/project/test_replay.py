@@ -285,12 +285,58 @@ def test_a_buffer_refuses(options, says):
         (lambda b, rng: b.windows([-1]), r"ages\[0\] is -1"),
         (lambda b, rng: b.add(1.0, 0, np.nan, 1.0, False, False), "reward is nan"),
         (lambda b, rng: b.add([1.0], 0, 0.0, 1.0, False, False), r"observation has shape \(1,\)"),
+        (lambda b, rng: b.add(1.0, 0, 0.0, 1.0, np.nan, False), "terminated is nan"),
+        (lambda b, rng: b.add(1.0, 0, 0.0, 1.0, False, 2), "truncated is 2"),
+        (lambda b, rng: b.add(np.nan, 0, 0.0, 1.0, False, False), "^observation is nan"),
+        (lambda b, rng: b.add(1.0, 0, 0.0, np.inf, False, False), "next_observation is inf"),
+        (lambda b, rng: b.add(1e300, 0, 0.0, 1.0, False, False), r"^observation is 1e\+300"),
     ],
 )
 def test_a_buffer_with_two_steps_refuses(call, says):
     filled = Case(4, 1, 1.0, [(0, 2)] * 2).of(ReplayBuffer)
     with pytest.raises(ValueError, match=says):
         call(filled, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ((1.0, 0, 0.0, 1.0, "no", False), "terminated is 'no'"),
+        ((1.0, 0, 0.0, 1.0, False, None), "truncated is None"),
+        (("a", 0, 0.0, 1.0, False, False), "observation is 'a'"),
+    ],
+)
+def test_what_is_no_number_is_refused(step, says):
+    filled = Case(4, 1, 1.0, [(0, 2)] * 2).of(ReplayBuffer)
+    with pytest.raises(TypeError, match=says):
+        filled.add(*step)
+    assert len(filled) == 2
+
+
+@pytest.mark.parametrize("observation", [300, -1, 1.5])
+def test_a_number_that_the_buffers_type_cannot_hold_is_refused(observation):
+    bytes_only = ReplayBuffer(2, dtype=np.uint8)
+    with pytest.raises(ValueError, match=f"^observation is {observation}"):
+        bytes_only.add(observation, 0, 0.0, 7, False, False)
+    bytes_only.add(255, 0, 0.0, 7.0, False, False)
+    assert bytes_only.windows().observations.tolist() == [255]
+
+
+def test_flags_may_be_numpys_or_0_and_1():
+    filled = ReplayBuffer(4)
+    for terminated in (np.True_, 1, np.array(1.0), False, 0):
+        filled.add(0.0, 0, 0.0, 0.0, terminated, False)
+    assert filled.windows().terminal.tolist() == [True, True, False, False]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e308, 1e-310, 1.0])
+def test_the_scale_of_the_weights_changes_nothing(scale):
+    filled = Case(4, 1, 1.0, [(0, 2)] * 4).of(ReplayBuffer)
+    weights = np.array([0.0, 1.0, 0.5, 1.0])
+    expected = filled.sample(200, np.random.default_rng(2), weights=weights)
+    drawn = filled.sample(200, np.random.default_rng(2), weights=weights * scale)
+    assert drawn.actions.tolist() == expected.actions.tolist()
 
 
 def test_an_empty_buffer_has_no_samples_and_no_windows():

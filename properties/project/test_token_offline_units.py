@@ -124,6 +124,8 @@ def test_token_text_speaks_the_answers():
         ([3, len(WORDS)], ValueError, r"sequence\[1\] is 29"),
         ([-1], ValueError, r"sequence\[0\] is -1"),
         ([1.0], ValueError, r"sequence\[0\] is 1.0"),
+        (np.array([[7, 8]]), ValueError, r"sequence has shape \(1, 2\)"),
+        ([[7, 8]], ValueError, r"sequence has shape \(1, 2\)"),
         ("the cat", TypeError, "the cat"),
     ],
 )
@@ -490,6 +492,19 @@ def test_one_seed_gives_one_result_whatever_torch_was_told(result):
         assert torch.equal(torch.get_rng_state(), before)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_training_is_single_whatever_torch_takes_for_its_default(result):
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert language_offline_experiment(**SHORT) == result
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_settings_of_another_kind_are_refused():
+    with pytest.raises(TypeError, match="settings is 3; a TokenOfflineSettings"):
+        language_offline_experiment(**SHORT, settings=3)
 
 
 def test_another_seed_gives_another_result(result):

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from rlcheck._inputs import integer, scalar, unit_interval
 from rlcheck.agents.actor_critic import one_thread
 from rlcheck.agents.datasets import GridTransition
+from rlcheck.agents.log_columns import log_columns
 
 __all__ = [
     "FittingSettings",
@@ -65,18 +66,21 @@ class LoggedSteps(NamedTuple):
 
 
 def logged_steps(transitions: Sequence[GridTransition]) -> LoggedSteps:
-    """The transitions of a log, in their order, as float32, int64 and bool."""
-    if len(transitions) == 0:
-        raise ValueError("transitions is empty; there is nothing to learn from")
-    columns = {name: [getattr(t, name) for t in transitions] for name in GridTransition._fields}
+    """The transitions of a log, in their order, as float32, int64 and bool.
+
+    Raises:
+        ValueError: there is none, or an entry is none of the grid's; the text has its index.
+        TypeError: a transition lacks a field, or an entry is no number.
+    """
+    columns = log_columns("transitions", transitions)
     return LoggedSteps(
-        torch.from_numpy(np.array(columns["observation"], np.float32)),
-        torch.tensor(columns["action"]),
-        torch.tensor(columns["reward"], dtype=torch.float32),
-        torch.from_numpy(np.array(columns["next_observation"], np.float32)),
-        torch.tensor(columns["terminated"]),
-        torch.tensor(columns["state"]),
-        torch.tensor(columns["next_state"]),
+        torch.from_numpy(columns["observation"]),
+        torch.from_numpy(columns["action"]),
+        torch.from_numpy(columns["reward"]).float(),
+        torch.from_numpy(columns["next_observation"]),
+        torch.from_numpy(columns["terminated"]),
+        torch.from_numpy(columns["state"]),
+        torch.from_numpy(columns["next_state"]),
     )
 
 

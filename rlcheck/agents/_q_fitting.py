@@ -13,6 +13,7 @@ from rlcheck.agents._fitting import (
     gradient_steps,
     logged_steps,
 )
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.q_networks import grid_network
 
@@ -92,7 +93,7 @@ def fit_q_network(
     Returns:
         (network, losses): values [N, 4] of observations [N, 15], and the mean loss of each epoch.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
     weights, order = draw_seeds(seed, 2)
     steps = logged_steps(transitions)
     network = grid_network(seed=weights, hidden_size=settings.hidden_size)

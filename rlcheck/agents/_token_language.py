@@ -123,13 +123,15 @@ def token_text(sequence: Iterable[int]) -> str:
     """Words of a sequence of tokens; padding and the end token are left out.
 
     Raises:
-        ValueError: a token is no index of `WORDS`.
+        ValueError: a token is no index of `WORDS`, or there is a sequence of sequences.
         TypeError: text, or anything else that holds no numbers.
     """
     given = list(sequence) if not isinstance(sequence, str) else sequence
     if len(given) == 0:
         return ""
     tokens = indices_below("sequence", given, len(WORDS))
+    if tokens.ndim != 1:
+        raise ValueError(f"sequence has shape {tokens.shape}; it must be a vector of tokens")
     return " ".join(WORDS[token] for token in tokens if token not in (PAD, END))
 
 
@@ -181,7 +183,7 @@ def token_batch(episodes: Sequence[TokenEpisode], *, length: int | None = None) 
     length = longest if length is None else integer("length", length, minimum=longest)
     ids = torch.full((len(rows), length), PAD)
     response_mask = torch.zeros(len(rows), length, dtype=torch.bool)
-    rewards = torch.zeros(len(rows), length)
+    rewards = torch.zeros(len(rows), length, dtype=torch.float32)
     for n, (row, episode) in enumerate(zip(rows, distinct, strict=True)):
         ids[n, : len(row)] = torch.tensor(row)
         response_mask[n, len(row) - len(episode.tokens) : len(row)] = True

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from rlcheck._inputs import integer, scalar, unit_interval
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents._token_language import TokenBatch
 from rlcheck.agents._token_learning import approach, cloning_loss, critic_loss, fit
 from rlcheck.agents._token_networks import TokenCritic, TokenPolicy, TokenScores, reweighted
@@ -89,7 +90,7 @@ def train_token_learners(
     Raises:
         ValueError: a number is out of range; the text names it.
     """
-    settings = settings or TokenOfflineSettings()
+    settings = chosen_settings(settings, TokenOfflineSettings)
     bc_epochs = integer("bc_epochs", bc_epochs, minimum=0)
     iql_epochs = integer("iql_epochs", iql_epochs, minimum=0)
     weights = np.random.SeedSequence(integer("seed", seed, minimum=0)).generate_state(2).tolist()

@@ -28,11 +28,12 @@ class _Reader(nn.Module):
 
     def __init__(self, outputs: int, *, seed: int, hidden_size: int) -> None:
         super().__init__()
+        single = torch.float32  # whatever torch's default is
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.embedding = nn.Embedding(len(WORDS), hidden_size)
-            self.memory = nn.GRU(hidden_size, hidden_size, batch_first=True)
-            self.head = nn.Linear(hidden_size, outputs)
+            self.embedding = nn.Embedding(len(WORDS), hidden_size, dtype=single)
+            self.memory = nn.GRU(hidden_size, hidden_size, batch_first=True, dtype=single)
+            self.head = nn.Linear(hidden_size, outputs, dtype=single)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from rlcheck._inputs import indices_below, integer, real_array, scalar
+from rlcheck.agents._options import action_logits, network_of
 from rlcheck.agents.actor_critic import one_thread
 from rlcheck.agents.q_networks import grid_network
 from rlcheck.envs.keydoor_grid import KeyDoorGrid
@@ -68,7 +69,9 @@ def behavior_cloning(
         (network, losses): a network of logits, and the mean loss of each epoch.
 
     Raises:
-        ValueError: a shape, an action or a number is out of range; the text names it.
+        ValueError: a shape, an action or a number is out of range, or the initial network does not
+            fit the observations; the text names it.
+        TypeError: the initial network is none.
     """
     seen = real_array("observations", observations, ndim=2)
     taken = indices_below("actions", actions, KeyDoorGrid.action_dim, shape=seen.shape[:1])
@@ -79,7 +82,11 @@ def behavior_cloning(
         raise ValueError(f"learning_rate is {rate}; it must be > 0")
     weights, order = np.random.SeedSequence(integer("seed", seed, minimum=0)).generate_state(2)
     generator = torch.Generator().manual_seed(int(order))
-    network = grid_network(seed=int(weights)) if initial is None else copy.deepcopy(initial)
+    network = (
+        grid_network(seed=int(weights))
+        if initial is None
+        else copy.deepcopy(network_of("initial", initial))
+    )
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
     inputs, targets = torch.from_numpy(seen).float(), torch.from_numpy(taken)
     losses = torch.zeros(epochs, dtype=torch.float64)
@@ -87,7 +94,8 @@ def behavior_cloning(
         for epoch in tqdm(range(epochs), desc="behaviour cloning", disable=None, leave=False):
             shuffled = torch.randperm(len(inputs), generator=generator)
             for batch in torch.split(shuffled, batch_size):
-                loss = cloning_loss(network(inputs[batch]), targets[batch])
+                logits = action_logits("initial", network, inputs[batch])
+                loss = cloning_loss(logits, targets[batch])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()

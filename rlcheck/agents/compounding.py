@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import Floats, distributions, indices_below, integer
+from rlcheck._inputs import Floats, indices_below, integer
 from rlcheck.envs.keydoor_grid import GOAL, STEP_LIMIT, grid_tables
-from rlcheck.envs.keydoor_grid_solution import solve_grid
+from rlcheck.envs.keydoor_grid_solution import policy_rows, solve_grid
 
 __all__ = ["MistakeCurve", "mistakes_by_step"]
 
@@ -71,7 +71,7 @@ def mistakes_by_step(
         Ross and Bagnell (2010), Efficient reductions for imitation learning, theorem 2.1.
     """
     tables = grid_tables()
-    chances = _policy(policy)
+    chances = policy_rows(policy)
     first = indices_below("starts", starts, len(tables.states))
     if first.ndim != 1 or len(first) == 0:
         raise ValueError(f"starts has shape {first.shape}; it must be [N] with N ≥ 1")
@@ -89,13 +89,6 @@ def mistakes_by_step(
     running, mistaken, began, repeated = np.array(rows).T
     reached = float((clean + spoilt)[goal].sum())
     return MistakeCurve(running, mistaken, began, repeated, reached)
-
-
-def _policy(policy: ArrayLike) -> Floats:
-    chances = distributions("policy", policy, ndim=2)
-    if chances.shape != (shape := grid_tables().next_state.shape):
-        raise ValueError(f"policy has shape {chances.shape}; it must be {shape}")
-    return chances
 
 
 def _flow(moved: NDArray[np.float64]) -> Floats:

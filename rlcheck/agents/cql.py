@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from rlcheck._inputs import scalar
 from rlcheck.agents._fitting import FittingSettings
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents._q_fitting import fit_q_network
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.offline_dqn import q_learning_targets
@@ -54,7 +55,7 @@ def conservative_q_learning(
     Reference:
         Kumar et al. (2020), Conservative Q-learning for offline reinforcement learning, equation 4.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
     if (alpha := scalar("alpha", alpha)) < 0:
         raise ValueError(f"alpha is {alpha}; it must be ≥ 0")
     if (scale := scalar("scale", scale)) <= 0:

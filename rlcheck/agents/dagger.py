@@ -11,7 +11,7 @@ from tqdm import tqdm
 from rlcheck._inputs import Floats, integer
 from rlcheck.agents.behavior_cloning import behavior_cloning
 from rlcheck.agents.q_networks import evaluate_grid_policy, grid_scores
-from rlcheck.envs.keydoor_grid import GOAL, STARTS, STEP_LIMIT, Cell, grid_tables
+from rlcheck.envs.keydoor_grid import GOAL, STARTS, STEP_LIMIT, Cell, grid_tables, is_start
 from rlcheck.envs.keydoor_grid_solution import greedy_policy, solve_grid, start_value
 from rlcheck.torch import stable_log_softmax
 
@@ -99,7 +99,8 @@ def dagger_experiment(
 
     Returns:
         `records`: for each round `round`, `dataset_size`, `loss`; what the greedy policy achieves
-        over all starts, exactly, as `success_rate`, `mean_return`, `mean_steps`, `value`; and of
+        over all starts, exactly, as `success_rate`, `mean_return`, `mean_steps`, `value`
+        (discounted by 0.99); and of
         the policy that draws its actions `sampled_value` (exact), `sampled_success_rate` and
         `agreement`, the share of its actions in the evaluation episodes that are optimal.
         `scores` [rounds + 1, S, 4], the logits of each round's policy; `network`, the last one.
@@ -169,9 +170,9 @@ def _starts(cells: Sequence[Cell] | None, count: int, rng: np.random.Generator) 
     if cells is None:
         return _drawn_starts(count, rng)
     for index, cell in enumerate(cells):
-        if tuple(cell) not in STARTS:
+        if not is_start(cell):
             raise ValueError(f"expert_starts[{index}] is {cell!r}; it must be one of {STARTS}")
-    if not cells:
+    if len(cells) == 0:
         raise ValueError("expert_starts is empty; it must name a start")
     order = [grid_tables().start[STARTS.index(tuple(cell))] for cell in cells]
     return np.resize(order, count)

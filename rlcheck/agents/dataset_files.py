@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from rlcheck.agents.datasets import GridEpisode
 from rlcheck.agents.episode_columns import (
-    COLUMNS,
     ENVIRONMENT,
-    Columns,
     behavior_description,
     buffer_of,
     check_layout,
@@ -26,6 +24,7 @@ from rlcheck.agents.episode_columns import (
     columns_of_buffer,
     episode_of,
 )
+from rlcheck.agents.log_columns import COLUMNS, Columns
 from rlcheck.envs.keydoor_grid import KeyDoorGrid
 
 __all__ = ["read_minari", "read_parquet", "write_minari", "write_parquet"]
@@ -53,7 +52,9 @@ def write_minari(
         The folder of the dataset.
 
     Raises:
-        ValueError: an episode is empty or not one walk, or the id is malformed or taken.
+        ValueError: an episode is empty or not one walk, an entry is none of the grid's (the text
+            has its index and value), or the id is malformed or taken.
+        TypeError: an entry is no number.
     """
     import gymnasium as gym
     from minari import __version__
@@ -90,7 +91,7 @@ def read_minari(dataset_id: str, *, root: str | PathLike[str] | None = None) -> 
 
     Raises:
         ValueError: there is no such dataset, it logs another grid, or what an episode needs is
-            missing or of another length; the text names the episode.
+            missing, of another length or out of range; the text names the episode.
     """
     from minari.dataset.minari_storage import MinariStorage
 
@@ -124,7 +125,9 @@ def write_parquet(episodes: Sequence[GridEpisode], path: str | PathLike[str]) ->
         path: of the file, which is overwritten.
 
     Raises:
-        ValueError: an episode is empty or not one walk.
+        ValueError: an episode is empty or not one walk, or an entry is none of the grid's; the text
+            has its index and value.
+        TypeError: an entry is no number.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -149,8 +152,9 @@ def read_parquet(path: str | PathLike[str]) -> list[GridEpisode]:
     """The episodes that `write_parquet` wrote; the rows may stand in any order.
 
     Raises:
-        ValueError: the table logs another grid, a column is missing, or the steps of an episode are
-            not 0, 1, 2, …; the text names it.
+        ValueError: the table logs another grid, a column is missing, the steps of an episode are
+            not 0, 1, 2, …, or an entry is out of range; the text names it.
+        TypeError: a column holds no numbers.
     """
     import pyarrow.parquet as pq
 
@@ -194,4 +198,7 @@ def _numbers(column: Any) -> NDArray[Any]:
 def _all_columns(episodes: Sequence[GridEpisode]) -> list[Columns]:
     if len(episodes) == 0:
         raise ValueError("episodes is empty; it must have an episode")
+    for n, episode in enumerate(episodes):
+        if not isinstance(episode, GridEpisode):
+            raise TypeError(f"episodes[{n}] is a {type(episode).__name__}; a GridEpisode is due")
     return [columns_of(f"episodes[{n}]", episode) for n, episode in enumerate(episodes)]

@@ -92,7 +92,8 @@ def train_decision_transformer(
     """
     context_steps = integer("context_steps", context_steps, minimum=1)
     batch_size = integer("batch_size", batch_size, minimum=1)
-    losses = torch.zeros(integer("epochs", epochs, minimum=0), dtype=torch.float64)
+    epochs = integer("epochs", epochs, minimum=0)
+    losses = torch.zeros(epochs, dtype=torch.float64)
     rate = positive("learning_rate", learning_rate)
     weights, order = draw_seeds(seed, 2)
     with torch.random.fork_rng(devices=[]):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rlcheck._inputs import integer, scalar
 from rlcheck.agents._fitting import draw_seeds
+from rlcheck.agents._options import switch
 from rlcheck.agents.actor_critic import one_thread
 from rlcheck.agents.decision_transformer_network import DecisionTransformer
 from rlcheck.agents.decision_transformer_windows import Windows
@@ -53,7 +54,7 @@ def evaluate_decision_transformer(
     episodes = integer("episodes", episodes, minimum=1)
     context_steps = integer("context_steps", context_steps, minimum=1)
     actions_seed, *seeds = draw_seeds(seed, episodes + 1)
-    generator = None if greedy else torch.Generator().manual_seed(actions_seed)
+    generator = None if switch("greedy", greedy) else torch.Generator().manual_seed(actions_seed)
     play = _Play(env, model, seeds, target)
     with one_thread(), torch.no_grad():
         while len(play.running):

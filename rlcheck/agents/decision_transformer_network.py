@@ -1,5 +1,7 @@
 """A causal transformer over returns to go, states and actions."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +9,11 @@ from rlcheck._inputs import integer, scalar
 from rlcheck.agents.decision_transformer_windows import Windows
 
 __all__ = ["DecisionTransformer"]
+
+# Networks are float32, whatever torch's default is.
+Linear = partial(nn.Linear, dtype=torch.float32)
+Embedding = partial(nn.Embedding, dtype=torch.float32)
+LayerNorm = partial(nn.LayerNorm, dtype=torch.float32)
 
 
 class DecisionTransformer(nn.Module):
@@ -52,15 +59,15 @@ class DecisionTransformer(nn.Module):
         width, heads = integer("width", width, minimum=1), integer("heads", heads, minimum=1)
         if width % heads:
             raise ValueError(f"width is {width}; it must be a multiple of heads, {heads}")
-        self.embed_return = nn.Linear(1, width)
-        self.embed_state = nn.Linear(self.state_dim, width)
-        self.embed_action = nn.Embedding(self.action_dim, width)
-        self.embed_time = nn.Embedding(self.max_steps, width)
-        self.norm = nn.LayerNorm(width)
+        self.embed_return = Linear(1, width)
+        self.embed_state = Linear(self.state_dim, width)
+        self.embed_action = Embedding(self.action_dim, width)
+        self.embed_time = Embedding(self.max_steps, width)
+        self.norm = LayerNorm(width)
         self.blocks = nn.ModuleList(
             _Block(width, heads) for _ in range(integer("layers", layers, minimum=1))
         )
-        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, self.action_dim))
+        self.head = nn.Sequential(LayerNorm(width), Linear(width, self.action_dim))
 
     def forward(self, windows: Windows) -> Tensor:
         """[B, K, A] logits; those at the padding are finite and mean nothing."""
@@ -105,10 +112,10 @@ class _Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.before_attention, self.before_perceptron = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project_in, self.project_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.before_attention, self.before_perceptron = LayerNorm(width), LayerNorm(width)
+        self.project_in, self.project_out = Linear(width, 3 * width), Linear(width, width)
         self.perceptron = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+            Linear(width, 4 * width), nn.GELU(), Linear(4 * width, width)
         )
 
     def forward(self, tokens: Tensor, visible: Tensor) -> Tensor:

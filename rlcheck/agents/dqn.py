@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from rlcheck._inputs import integer, unit_interval
+from rlcheck.agents._options import chosen_settings, switch
 from rlcheck.agents.actor_critic import one_thread
 from rlcheck.agents.exploration import CountedExploration
 from rlcheck.agents.overestimation import max_q_overestimation
@@ -54,12 +55,14 @@ def train_online_dqn(
 
     Returns:
         `evaluation` of the trained network (see `evaluate_grid_policy`, and `overestimation` as
-        `max_q_overestimation`), `success` [episodes] 0 or 1, `network`, `q_values` [S, 4], `steps`
-        of the environment, `updates` of the network, and `curve`: rows of `episode`,
-        `environment_steps`, `update` and what the evaluation has.
+        `max_q_overestimation`; `value` is discounted as training is, by `settings.gamma`, 0.95
+        unless told otherwise, where offline learners have 0.99), `success` [episodes] 0 or 1,
+        `network`, `q_values` [S, 4], `steps` of the environment, `updates` of the network, and
+        `curve`: rows of `episode`, `environment_steps`, `update` and what the evaluation has.
 
     Raises:
         ValueError: a number is out of range; the text names it.
+        TypeError: `double` is no boolean, or the settings are of another kind.
 
     Reference:
         Mnih et al. (2015), Human-level control through deep reinforcement learning; van Hasselt,
@@ -69,9 +72,10 @@ def train_online_dqn(
     interval = integer("evaluation_interval", evaluation_interval, minimum=1)
     integer("evaluation_episodes", evaluation_episodes, minimum=1)
     enough = 2.0 if stop_at_success is None else unit_interval("stop_at_success", stop_at_success)
+    double = switch("double", double)
     rule = targets or (double_dqn_targets if double else None)
     seed = integer("seed", seed, minimum=0)
-    agent = _Agent(seed, settings or DqnSettings(), environment, rule)
+    agent = _Agent(seed, chosen_settings(settings, DqnSettings), environment, rule)
     curve, success = [], []
     name = f"{'double ' if double else ''}DQN, seed {seed}"
     with one_thread():

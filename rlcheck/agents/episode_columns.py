@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcheck._inputs import unit_interval
 from rlcheck.agents.datasets import GridEpisode, GridTransition
-from rlcheck.envs.keydoor_grid import LAYOUT, KeyDoorGrid
+from rlcheck.agents.log_columns import Columns, checked_columns, log_columns
+from rlcheck.envs.keydoor_grid import LAYOUT
 
 __all__ = [
-    "COLUMNS",
     "ENVIRONMENT",
-    "Columns",
     "behavior_description",
     "buffer_of",
     "check_layout",
@@ -22,21 +22,8 @@ __all__ = [
     "episode_of",
 ]
 
-Columns = dict[str, NDArray[Any]]
 ENVIRONMENT = "rlcheck/KeyDoorGrid-v0"
 INFOS = ("state", "behavior_logprob")
-COLUMNS: dict[str, type[np.generic]] = {
-    "observation": np.float32,
-    "action": np.int64,
-    "reward": np.float64,
-    "next_observation": np.float32,
-    "terminated": np.bool_,
-    "truncated": np.bool_,
-    "behavior_logprob": np.float64,
-    "state": np.int64,
-    "next_state": np.int64,
-}
-"""The dtypes of the fields of a `GridTransition`; [T], and [T, 15] for observations."""
 
 
 def behavior_description(episodes: Sequence[GridEpisode]) -> dict[str, Any]:
@@ -68,36 +55,41 @@ def columns_of(name: str, episode: GridEpisode) -> Columns:
     """The columns of one episode.
 
     Raises:
-        ValueError: the episode is empty or not one walk; the text begins with its name.
+        ValueError: the episode is empty or not one walk, or an entry of it is out of range; the
+            text begins with its name.
+        TypeError: an entry is no number.
     """
-    fields = zip(*episode.transitions, strict=True)
-    columns = {
-        field: np.array(values, dtype)
-        for (field, dtype), values in zip(COLUMNS.items(), fields, strict=False)
-    }
+    _randomness(name, episode.randomness)
+    columns = log_columns(name, episode.transitions)
     _check_walk(name, columns)
     return columns
 
 
 def episode_of(name: str, columns: Columns, randomness: float) -> GridEpisode:
     """The episode that has these columns; errors as in `columns_of`."""
+    if len(columns["action"]) == 0:
+        raise ValueError(f"{name} is empty; it must have a step")
+    columns = checked_columns(name, columns)
     _check_walk(name, columns)
-    read = [np.asarray(columns[field], dtype) for field, dtype in COLUMNS.items()]
-    rows = zip(*(list(v) if v.ndim > 1 else v.tolist() for v in read), strict=True)
-    return GridEpisode(tuple(GridTransition(*row) for row in rows), float(randomness))
+    rows = zip(*(list(v) if v.ndim > 1 else v.tolist() for v in columns.values()), strict=True)
+    share = _randomness(name, randomness)
+    return GridEpisode(tuple(GridTransition(*row) for row in rows), share)
+
+
+def _randomness(name: str, value: float) -> float:
+    """A share of random actions."""
+    return unit_interval(f"{name} randomness", value)
 
 
 def _check_walk(name: str, columns: Columns) -> None:
     """A walk goes on from where a step ended, and ends with the first flag at the latest."""
-    if not columns or len(columns["action"]) == 0:
-        raise ValueError(f"{name} is empty; it must have a step")
-    if (shape := columns["observation"].shape[1:]) != (KeyDoorGrid.observation_dim,):
-        raise ValueError(f"{name} has observations of shape {shape}; they must be (15,)")
-    for before, after in (("next_observation", "observation"), ("next_state", "state")):
-        moved = np.asarray(columns[before][:-1] != columns[after][1:])
-        if moved.any():
-            step = int(np.argwhere(moved)[0, 0])
-            raise ValueError(f"{name}, step {step}: {before} is not the {after} of the step after")
+    moved = np.asarray(columns["next_state"][:-1] != columns["state"][1:])
+    if moved.any():
+        step = int(moved.argmax())
+        raise ValueError(
+            f"{name}, step {step}: next_state is {columns['next_state'][step]}, and not the state "
+            f"of the step after, {columns['state'][step + 1]}"
+        )
     for flag in ("terminated", "truncated"):
         if columns[flag][:-1].any():
             step = int(columns[flag].argmax())

@@ -8,13 +8,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from rlcheck._inputs import Floats, real_array
 from rlcheck.agents._fitting import FittingSettings, LoggedSteps
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.datasets import GridTransition
+from rlcheck.agents.log_columns import log_columns
 from rlcheck.agents.q_networks import grid_scores
 from rlcheck.envs.keydoor_grid import grid_tables
-from rlcheck.envs.keydoor_grid_solution import policy_values
+from rlcheck.envs.keydoor_grid_solution import policy_rows
 from rlcheck.torch import fqe_targets
 
 __all__ = [
@@ -59,7 +60,7 @@ def fitted_q_evaluation(
     Reference:
         Le, Voloshin and Yue (2019), Batch policy learning under constraints, algorithm 3.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
     return fit_q_network(
         transitions,
         evaluation_targets(policy, settings.gamma),
@@ -72,7 +73,7 @@ def fitted_q_evaluation(
 
 def evaluation_targets(policy: ArrayLike, gamma: float) -> Targets:
     """Targets of fitted Q evaluation of a policy [S, 4], as a function of steps."""
-    chances = torch.from_numpy(_distributions(policy)).float()  # [S, 4]
+    chances = torch.from_numpy(policy_rows(policy)).float()  # [S, 4]
 
     def targets(steps: LoggedSteps, network: nn.Module, target: nn.Module) -> Tensor:
         next_q = target(steps.next_observations)
@@ -83,7 +84,7 @@ def evaluation_targets(policy: ArrayLike, gamma: float) -> Targets:
 
 def estimated_start_value(network: nn.Module, policy: ArrayLike) -> float:
     """Σ_a π(a | s) Q(s, a), a mean over the starts."""
-    expected = (_distributions(policy) * grid_scores(network)).sum(axis=1)  # [S]
+    expected = (policy_rows(policy) * grid_scores(network)).sum(axis=1)  # [S]
     return float(expected[grid_tables().start].mean())
 
 
@@ -108,15 +109,18 @@ def policy_support(policy: ArrayLike, transitions: Sequence[GridTransition]) -> 
 
     Returns:
         Support(path, log), both in [0, 1].
+
+    Raises:
+        ValueError: the log is empty, or an entry of it or of the policy is out of range.
     """
     tables = grid_tables()
-    asked = (_distributions(policy) > 0) & ~tables.terminal[:, np.newaxis]  # [S, 4]
+    asked = (policy_rows(policy) > 0) & ~tables.terminal[:, np.newaxis]  # [S, 4]
     logged = np.zeros_like(asked)
     entered = np.zeros(len(tables.states), bool)
     entered[tables.start] = True
-    for step in transitions:
-        logged[step.state, step.action] = True
-        entered[[step.state, step.next_state]] = True
+    columns = log_columns("transitions", transitions)
+    logged[columns["state"], columns["action"]] = True
+    entered[columns["state"]] = entered[columns["next_state"]] = True
     return Support(
         *(float(logged[asked & where[:, np.newaxis]].mean()) for where in (_met(asked), entered))
     )
@@ -132,8 +136,3 @@ def _met(asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         following = tables.next_state[front][asked[front]]
         front = np.unique(following[~met[following]])
     return met
-
-
-def _distributions(policy: ArrayLike) -> Floats:
-    policy_values(policy)  # refuses what is none
-    return real_array("policy", policy)

@@ -14,6 +14,7 @@ from rlcheck.agents._fitting import (
     gradient_steps,
     logged_steps,
 )
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.agents.q_networks import grid_network
 from rlcheck.torch import dqn_targets, expectile_loss, iql_advantage_weights, stable_log_softmax
@@ -70,7 +71,7 @@ def implicit_q_learning(
         Kostrikov, Nair and Levine (2022), Offline reinforcement learning with implicit Q-learning,
         equations 5 to 7.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
     none = torch.zeros(0)
     expectile_loss(none, expectile, reduction="none")  # refuse bad constants before any work
     iql_advantage_weights(none, beta, max_weight)

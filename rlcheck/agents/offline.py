@@ -11,6 +11,7 @@ import torch
 
 from rlcheck._inputs import Floats, integer
 from rlcheck.agents._fitting import FittingSettings, draw_seeds, logged_steps
+from rlcheck.agents._options import chosen_settings
 from rlcheck.agents.behavior_cloning import behavior_cloning
 from rlcheck.agents.cql import conservative_q_learning
 from rlcheck.agents.datasets import GridEpisode, GridTransition, collect_offline_dataset
@@ -48,11 +49,12 @@ def offline_experiment(
         evaluation_episodes: ≥ 1, of the greedy policies in the simulator, from starts that are
             drawn, for `simulated_return`; everything else is exact and needs none.
         profile: of `collect_offline_dataset`.
-        settings: None for the defaults; all learners share them.
+        settings: None for the defaults; all learners share them, and gamma must be < 1.
 
     Returns:
         `results`: for each of `METHODS` what its greedy policy achieves over all starts, exactly,
-        as `success_rate`, `mean_return`, `mean_steps`, `value`; `simulated_return`;
+        as `success_rate`, `mean_return`, `mean_steps`, `value`, discounted by `settings.gamma`,
+        0.99 unless told otherwise; `simulated_return`;
         `estimated_value`, what the learner itself expects at the starts (NaN of cloning); and
         `sampled_value`, the exact value where actions are drawn (NaN of methods without a policy).
         `fqe`: for each method `estimate` by `fitted_q_evaluation`, `exact`, `path_support` and
@@ -62,10 +64,12 @@ def offline_experiment(
 
     Raises:
         ValueError: the profile is unknown, or a number is out of range; the text names it.
+        TypeError: the settings are of another kind.
     """
-    settings = settings or FittingSettings()
+    settings = _discounted(settings)
     evaluation_episodes = integer("evaluation_episodes", evaluation_episodes, minimum=1)
     train_epochs = integer("train_epochs", train_epochs, minimum=0)
+    dataset_episodes = integer("dataset_episodes", dataset_episodes, minimum=1)
     log_seed, learning, evaluation, simulation = draw_seeds(seed, 4)
     episodes, transitions = collect_offline_dataset(
         seed=log_seed, episodes=dataset_episodes, profile=profile
@@ -112,8 +116,11 @@ def evaluate_by_log(
 
     Returns:
         `estimate`, `exact`, `path_support`, `log_support`.
+
+    Raises:
+        ValueError: gamma is 1, or as in `fitted_q_evaluation`.
     """
-    settings = replace(settings or FittingSettings(), target_interval=FQE_TARGET_INTERVAL)
+    settings = replace(_discounted(settings), target_interval=FQE_TARGET_INTERVAL)
     network, _ = fitted_q_evaluation(
         transitions, policy, seed=seed, epochs=epochs, settings=settings
     )
@@ -124,6 +131,14 @@ def evaluate_by_log(
         "path_support": support.path,
         "log_support": support.log,
     }
+
+
+def _discounted(settings: FittingSettings | None) -> FittingSettings:
+    """Settings that a policy's exact value can be told by, which takes a discount below 1."""
+    settings = chosen_settings(settings, FittingSettings)
+    if settings.gamma == 1:
+        raise ValueError("settings.gamma is 1; it must be < 1, since the task has no horizon")
+    return settings
 
 
 class _Learned(NamedTuple):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rlcheck.agents._fitting import FittingSettings, LoggedSteps
+from rlcheck.agents._options import chosen_settings, switch
 from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.datasets import GridTransition
 from rlcheck.torch import double_dqn_targets, dqn_targets
@@ -45,7 +46,7 @@ def offline_dqn(
         Fujimoto, Meger and Precup (2019), Off-policy deep reinforcement learning without
         exploration, section 3.1.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
     return fit_q_network(
         transitions,
         q_learning_targets(settings.gamma, double=double),
@@ -59,6 +60,7 @@ def offline_dqn(
 
 def q_learning_targets(gamma: float, *, double: bool = False) -> Targets:
     """Targets of deep Q-learning, or of double Q-learning, as a function of steps."""
+    double = switch("double", double)
 
     def plain(steps: LoggedSteps, network: nn.Module, target: nn.Module) -> Tensor:
         return dqn_targets(steps.rewards, steps.terminal, target(steps.next_observations), gamma)

@@ -19,19 +19,22 @@ def grid_network(
 ) -> nn.Sequential:
     """A perceptron with two hidden layers over observations of the grid, drawn from the seed.
 
+    Its weights are float32, whatever torch's default is.
+
     Args:
         seed: of the initial weights; torch's global generator is left alone.
         outputs: one for each action: values of actions, or logits of a policy.
         hidden_size: width of both hidden layers.
     """
+    single = torch.float32
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
-            nn.Linear(KeyDoorGrid.observation_dim, hidden_size),
+            nn.Linear(KeyDoorGrid.observation_dim, hidden_size, dtype=single),
             nn.ReLU(),
-            nn.Linear(hidden_size, hidden_size),
+            nn.Linear(hidden_size, hidden_size, dtype=single),
             nn.ReLU(),
-            nn.Linear(hidden_size, outputs),
+            nn.Linear(hidden_size, outputs, dtype=single),
         )
 
 
@@ -46,7 +49,7 @@ def evaluate_grid_policy(scores: Any, *, gamma: float = 0.99) -> dict[str, float
 
     Returns:
         `success_rate`, `mean_return` (undiscounted, with the step limit), `mean_steps`, and
-        `value` (discounted, without the limit: V^π, a mean over the starts).
+        `value` (discounted by `gamma`, without the limit: V^π, a mean over the starts).
     """
     policy = greedy_policy(scores)
     rollouts = rollout_returns(policy)

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from rlcheck._inputs import (
     Floats,
+    as_numbers,
+    flags,
     indices_below,
     integer,
     real_array,
@@ -22,6 +24,8 @@ from rlcheck._inputs import (
 )
 
 __all__ = ["ReplayBatch", "ReplayBuffer"]
+
+SMALLEST = 1e-290  # below it shares of a sum lose their digits
 
 
 class ReplayBatch(NamedTuple):
@@ -97,7 +101,7 @@ class ReplayBuffer:
         """Store a copy of a step; the following one continues its episode unless this one ended it.
 
         Args:
-            observation: of the buffer's shape.
+            observation: of the buffer's shape; finite, and as its dtype can hold it.
             action: an integer ≥ 0.
             reward: finite.
             next_observation: what the step ended in, before any reset.
@@ -111,10 +115,11 @@ class ReplayBuffer:
         seen = self._observation("observation", observation)
         after = self._observation("next_observation", next_observation)
         chosen, paid = integer("action", action, minimum=0), _reward(reward)
+        ended, cut = _flag("terminated", terminated), _flag("truncated", truncated)
         slot = self._written % self.capacity
         self._observations[slot], self._next_observations[slot] = seen, after
         self._actions[slot], self._rewards[slot] = chosen, paid
-        self._terminated[slot], self._truncated[slot] = bool(terminated), bool(truncated)
+        self._terminated[slot], self._truncated[slot] = ended, cut
         self._written += 1
 
     def sample(
@@ -137,7 +142,7 @@ class ReplayBuffer:
             raise ValueError("the buffer holds 0 steps; there must be ≥ 1 to sample from")
         if weights is None:
             return self.windows(rng.integers(len(self), size=count))
-        sums = np.cumsum(self._weights(weights))
+        sums = _sums(self._weights(weights))
         drawn = sums.searchsorted(rng.random(count) * sums[-1], side="right")
         return self.windows(drawn)
 
@@ -191,10 +196,30 @@ class ReplayBuffer:
         return given
 
     def _observation(self, name: str, value: ArrayLike) -> NDArray[Any]:
-        array = np.asarray(value, self._observations.dtype)
-        if array.shape != self.observation_shape:
-            raise ValueError(f"{name} has shape {array.shape}; it must be {self.observation_shape}")
+        given, dtype = as_numbers(name, value), self._observations.dtype
+        if given.shape != self.observation_shape:
+            raise ValueError(f"{name} has shape {given.shape}; it must be {self.observation_shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = given.astype(dtype)
+        refuse_where(name, given, ~np.isfinite(array), f"finite in {dtype}")
+        if dtype.kind != "f":
+            refuse_where(name, given, array != given, f"a number of {dtype}")
         return array
+
+
+def _flag(name: str, value: bool) -> bool:
+    """A boolean, or 0 or 1."""
+    return value if isinstance(value, bool) else bool(flags(name, value, shape=()))
+
+
+def _sums(weights: Floats) -> Floats:
+    """[len] sums of the first weights, which only matter up to a factor, and within range."""
+    with np.errstate(over="ignore"):
+        sums: Floats = weights.cumsum()
+    if SMALLEST < sums[-1] < math.inf:
+        return sums
+    scaled: Floats = (weights / weights.max()).cumsum()
+    return scaled
 
 
 def _reward(value: float) -> float:

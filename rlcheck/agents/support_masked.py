@@ -6,7 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rlcheck._inputs import integer
 from rlcheck.agents._fitting import FittingSettings, LoggedSteps, draw_seeds, logged_steps
+from rlcheck.agents._options import action_logits, chosen_settings, network_of
 from rlcheck.agents._q_fitting import Targets, fit_q_network
 from rlcheck.agents.behavior_cloning import behavior_cloning
 from rlcheck.agents.datasets import GridTransition
@@ -89,21 +91,29 @@ def support_masked_dqn(
         are the lowest finite number where an action is not supported.
 
     Raises:
-        ValueError: the log is empty, or a number is out of range; the text names it.
+        ValueError: the log is empty, a number is out of range, or the behaviour does not answer
+            [N, 4]; the text names it.
+        TypeError: the behaviour is no network, or the settings are of another kind.
 
     Reference:
         Fujimoto et al. (2019), Benchmarking batch deep reinforcement learning algorithms, section
         4.
     """
-    settings = settings or FittingSettings()
+    settings = chosen_settings(settings, FittingSettings)
+    epochs, cloned = integer("epochs", epochs, minimum=0), epochs
+    if behavior_epochs is not None:
+        cloned = integer("behavior_epochs", behavior_epochs, minimum=0)
     steps = logged_steps(transitions)
     behavior_losses: list[float] = []
-    if behavior is None:
+    if behavior is not None:
+        with torch.no_grad():
+            action_logits("behavior", network_of("behavior", behavior), steps.observations)
+    else:
         behavior, behavior_losses = behavior_cloning(
             steps.observations,
             steps.actions,
             seed=draw_seeds(seed, 3)[2],  # the first two are those of the Q-network
-            epochs=epochs if behavior_epochs is None else behavior_epochs,
+            epochs=cloned,
             batch_size=settings.batch_size,
         )
     network, losses = fit_q_network(

@@ -106,7 +106,8 @@ def plot_grid(
     Args:
         ax: where to draw; None makes a new figure.
         values: [S] numbers to colour the cells by, in the order of `grid_tables().states`.
-        policy: [S, 4] probabilities, drawn as arrows.
+        policy: [S, 4] numbers in [0, 1], drawn as arrows: probabilities, or 1 for each action of a
+            set.
         path: cells that an episode went through, drawn as a line.
         has_key: whether `values` and `policy` are shown with the key or without it.
         labels: texts for "key", "door", "goal", "trap" and "start"; by default K, D, G, T and S.
@@ -115,14 +116,19 @@ def plot_grid(
         The axes.
 
     Raises:
-        ValueError: a shape is wrong, a label is for something else, or a cell of the path is
-            outside the grid.
+        ValueError: a shape is wrong, a number is out of range, a label is for something else, or a
+            cell of the path is outside the grid.
+        TypeError: `has_key` is no boolean.
     """
     import matplotlib.pyplot as plt
 
     count = len(grid_tables().states)
     heights = None if values is None else real_array("values", values, shape=(count,))
     chances = None if policy is None else real_array("policy", policy, shape=(count, len(MOVES)))
+    if chances is not None:
+        refuse_where("policy", chances, (chances < 0) | (chances > 1), "in [0, 1]")
+    if not isinstance(has_key, bool | np.bool_):
+        raise TypeError(f"has_key is {has_key!r}; True or False is due")
     texts = _texts(labels)
     way = _way(path)
     axes: Any = plt.subplots(figsize=(4.2, 4.2), layout="constrained")[1] if ax is None else ax
@@ -152,7 +158,7 @@ def _texts(labels: dict[str, str] | None) -> dict[str, str]:
 
 def _way(path: Iterable[Cell] | None) -> NDArray[np.float64]:
     """[T, 2] the cells of a path."""
-    cells = real_array("path", list(path or ()))
+    cells = real_array("path", () if path is None else list(path))
     if cells.size and (cells.ndim != 2 or cells.shape[1] != 2):
         raise ValueError(f"path has shape {cells.shape}; it must be [T, 2]")
     outside = (cells < 0) | (cells >= (HEIGHT, WIDTH)) if cells.size else np.zeros(0, np.bool_)

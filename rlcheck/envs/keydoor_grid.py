@@ -81,6 +81,10 @@ class GridTables(NamedTuple):
     observation: NDArray[np.float32]  # [S, D]
     start: NDArray[np.intp]  # [starts]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles of the grid's own tables are the tables themselves, read-only."""
+        return (grid_tables, ()) if self is grid_tables() else (type(self), tuple(self))
+
 
 @cache
 def grid_tables() -> GridTables:
@@ -205,10 +209,10 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
         Raises:
             ValueError: the start is none, an option is unknown, or both ask for different starts.
         """
-        if start is not None and not _is_start(start):
+        if start is not None and not is_start(start):
             raise ValueError(f"start is {start!r}; it must be one of {STARTS}")
         asked = asked_start(options)
-        if asked is not None and not _is_start(asked):
+        if asked is not None and not is_start(asked):
             raise ValueError(f"options asks for start {asked!r}; it must be one of {STARTS}")
         if start is not None:
             if asked is not None and tuple(asked) != tuple(start):
@@ -237,7 +241,7 @@ class KeyDoorGrid(gym.Env[NDArray[np.float32], np.int64]):
 
         Raises:
             gymnasium.error.ResetNeeded: no episode has begun, or it is over.
-            ValueError: the action is none of the four.
+            ValueError: the action is none of the four, or a boolean.
         """
         if self._state is None or self._over:
             raise ResetNeeded("the episode is over, or none has begun: call reset() before step()")
@@ -280,7 +284,7 @@ def asked_start(options: dict[str, Any] | None) -> Any:
     return (options or {}).get("start")
 
 
-def _is_start(cell: Any) -> bool:
+def is_start(cell: Any) -> bool:
     try:
         return tuple(cell) in STARTS
     except (TypeError, ValueError):  # no cell at all; rows of arrays
@@ -289,7 +293,7 @@ def _is_start(cell: Any) -> bool:
 
 def _action(action: Any) -> int:
     try:
-        move = operator.index(action)
+        move = -1 if isinstance(action, bool) else operator.index(action)
     except TypeError:
         move = -1
     if not 0 <= move < len(MOVES):

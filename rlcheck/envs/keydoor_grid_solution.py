@@ -19,6 +19,7 @@ __all__ = [
     "Rollouts",
     "greedy_policy",
     "policy_q_values",
+    "policy_rows",
     "policy_values",
     "rollout_returns",
     "solve_grid",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 TIE = 1e-12  # how much worse an action may be and still count as optimal
+ROUNDING = 1e-12  # by how much a row of a policy may miss 1 and still be left as it is
 
 
 class GridSolution(NamedTuple):
@@ -76,7 +78,8 @@ def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
     """V^π in every state, by solving (I − γ P_π) V = r_π.
 
     Args:
-        policy: [S, 4] probabilities of the actions, rows in the order of `grid_tables().states`.
+        policy: [S, 4] probabilities of the actions, rows in the order of `grid_tables().states`;
+            those that miss a sum of 1 a little are normalised, see `policy_rows`.
         gamma: discount, in [0, 1).
 
     Returns:
@@ -89,7 +92,7 @@ def policy_values(policy: ArrayLike, *, gamma: float = 0.99) -> Floats:
         Sutton and Barto (2018), Reinforcement Learning, 2nd edition, equation 4.4.
     """
     tables, gamma = grid_tables(), _discount(gamma)
-    chances = _distributions(policy)
+    chances = policy_rows(policy)
     count = len(tables.states)
     moves = np.zeros((count, count))  # [from, to]
     for action in range(chances.shape[1]):
@@ -158,7 +161,7 @@ def rollout_returns(policy: ArrayLike, *, step_limit: int = 60) -> Rollouts:
         ValueError: a row is no distribution, or the limit is no integer ≥ 1.
     """
     tables = grid_tables()
-    actions = _distributions(policy).argmax(axis=1)
+    actions = policy_rows(policy).argmax(axis=1)
     state = tables.start.copy()
     returns, steps = np.zeros(len(STARTS)), np.zeros(len(STARTS), np.intp)
     for _ in range(integer("step_limit", step_limit, minimum=1)):
@@ -170,12 +173,22 @@ def rollout_returns(policy: ArrayLike, *, step_limit: int = 60) -> Rollouts:
     return Rollouts(returns, reached, steps)
 
 
-def _distributions(policy: ArrayLike) -> Floats:
+def policy_rows(policy: ArrayLike) -> Floats:
+    """[S, 4] the probabilities of a policy, in rows that sum to 1.
+
+    A row may miss 1 by 1e-6, or by 1e-4 in single precision, and is then divided by its sum: what
+    is too much in every step adds up over an episode, to a hundred times as much with a discount of
+    0.99. Rows that miss 1 by rounding alone, 1e-12, stay as they are.
+
+    Raises:
+        ValueError: the shape is wrong, or a row is no distribution; the text names it.
+    """
     chances = distributions("policy", policy)
     shape = (len(grid_tables().states), 4)
     if chances.shape != shape:
         raise ValueError(f"policy has shape {chances.shape}; it must be {shape}")
-    return chances
+    totals = chances.sum(axis=1, keepdims=True)
+    return np.where(np.abs(totals - 1) > ROUNDING, chances / totals, chances)
 
 
 def _discount(gamma: float) -> float:

@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from rlcheck._inputs import as_numbers, checked_seed, indices_below
+from rlcheck._inputs import as_numbers, checked_seed, indices_below, refuse_where
 from rlcheck.envs.keydoor_grid import (
     GOAL,
     STARTS,
@@ -103,11 +103,11 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
 
         Raises:
             gymnasium.error.ResetNeeded: `reset` was not called.
-            ValueError: the actions are not N integers from 0 to 3.
+            ValueError: the actions are not N integers from 0 to 3; booleans are none.
         """
         if self.states is None:
             raise ResetNeeded("reset() must be called before step()")
-        chosen = indices_below("actions", actions, KeyDoorGrid.action_dim, shape=(self.num_envs,))
+        chosen = _actions(actions, self.num_envs)
         taken = self.states * KeyDoorGrid.action_dim + chosen  # in the tables, row after row
         rewards = self._tables.reward.take(taken)
         reached = self._tables.next_state.take(taken)
@@ -162,3 +162,12 @@ class KeyDoorGridVector(gym.vector.VectorEnv[NDArray[np.float32], NDArray[np.int
     def _draw(self, number: int) -> NDArray[np.intp]:
         starts = self._tables.start
         return starts[self.np_random.integers(len(starts), size=number)]
+
+
+def _actions(given: ArrayLike, number: int) -> NDArray[np.int64]:
+    """[N] integers from 0 to 3."""
+    actions = as_numbers("actions", given)
+    if actions.dtype.kind == "b":
+        everywhere = np.ones(actions.shape, np.bool_)
+        refuse_where("actions", actions, everywhere, "an integer, not a boolean")
+    return indices_below("actions", actions, KeyDoorGrid.action_dim, shape=(number,))
