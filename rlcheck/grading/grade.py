@@ -192,6 +192,8 @@ def grade(
                 _enter(report, judged)
     except CannotLoad as error:
         report.error, report.frames = str(error), error.frames
+        report.isolation = error.tier or report.isolation
+        report.isolation_note = note(report.isolation)
         unloadable = Resolution("unloadable")
         _plan(report, settings, dict.fromkeys(settings.names, unloadable), asked_for=True)
     except TierUnavailable:

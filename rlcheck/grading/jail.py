@@ -26,7 +26,7 @@ __all__ = ["main"]
 
 HERE = Path(__file__).resolve().parent
 KEPT_OUTPUT = 4096  # bytes
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 STUBBORN_SECONDS = 2.0
 
 
@@ -72,6 +72,7 @@ class _Jail:
                 os._exit(70)
         os.close(self._printed)
         os.close(self._channel)
+        _ask_the_system(PR_SET_DUMPABLE, 0)  # the worker must not write into this process
         return pid
 
     def _become_worker(self, namespaces: ModuleType | None, keep_out: list[int]) -> None:
@@ -169,7 +170,7 @@ class _Tail:
 
 _DEAF = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1),
-    *(signal.SIGUSR2, signal.SIGALRM, signal.SIGPIPE, signal.SIGTSTP),
+    *(signal.SIGUSR2, signal.SIGALRM, signal.SIGTSTP),
 )
 
 

@@ -9,7 +9,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -46,7 +46,8 @@ def layout(kind: str, target: str, *, alone: bool = False) -> list[list[str]]:
     if kind == "module":
         shown |= {str(path): str(path) for path in _of_a_module(target)}
     mounts = [["bind", path, os.path.realpath(source)] for path, source in shown.items()]
-    mounts += [["hide", str(path), ""] for path in _secrets() if str(path) not in shown]
+    hidden = {str(path) for path in (*_secrets(), *_copies(shown))} - shown.keys()
+    mounts += [["hide", path, ""] for path in hidden]
     mounts.sort(key=lambda mount: (len(Path(mount[1]).parts), mount[1]))
     return [*_links(), *_needed(mounts)]
 
@@ -97,6 +98,8 @@ def _is_ours(path: str) -> bool:
 def _editable() -> Iterator[Path]:
     """Projects that are installed in place (PEP 610)."""
     for distribution in distributions():
+        if distribution.name == PACKAGE.name:
+            continue
         try:
             record = json.loads(distribution.read_text("direct_url.json") or "{}")
             if record.get("dir_info", {}).get("editable"):
@@ -115,6 +118,13 @@ def _checkout() -> list[Path]:
 
 def _secrets() -> list[Path]:
     return [PACKAGE, *_checkout()]
+
+
+def _copies(shown: Iterable[str]) -> Iterator[Path]:
+    """Other installations of rlcheck in what is shown."""
+    for folder in shown:
+        if Path(folder, PACKAGE.name, "catalogue.py").exists():
+            yield from (p for n in (PACKAGE.name, "properties") if (p := Path(folder, n)).exists())
 
 
 def _of_a_file(path: Path, alone: bool) -> list[Path]:

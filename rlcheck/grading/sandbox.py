@@ -5,6 +5,8 @@ Linux namespaces besides, without privileges or other programs. `bubblewrap`: th
 by `bwrap`, which some systems allow where they forbid the former.
 """
 
+import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -28,6 +30,7 @@ MEMORY_BYTES = 8 * 2**30
 PROCESSES = 128  # of one submission, where they can be counted apart
 SPARE_PROCESSES = 1024  # where its user's other processes count too
 PROBE_SECONDS = 30.0
+PR_SET_DUMPABLE = 4
 # What a submission may see of the grader's environment: no tokens, no settings of rlcheck.
 ENVIRONMENT = frozenset(
     [
@@ -40,7 +43,10 @@ SHUT_OFF = (
     "it sees the system's libraries and its own folder, nothing of rlcheck's, no network and "
     "no other process; it can write into a scratch folder alone"
 )
-OPEN = "it can read and change its user's files, rlcheck's too, and reach the network"
+OPEN = (
+    "it can read and change its user's files, rlcheck's too, signal its user's processes and "
+    "reach the network"
+)
 UNBOUND = "; it runs as root, whose processes no limit counts"
 
 
@@ -52,8 +58,9 @@ def note(tier: str) -> str:
     """What the tier hides from a submission, and what it leaves open."""
     if tier == "in-process":
         return "it is trusted: nothing is hidden from it"
-    as_root = os.name == "posix" and os.geteuid() == 0 and tier != "namespaces"
-    return (OPEN if tier == "process" else SHUT_OFF) + (UNBOUND if as_root else "")
+    if tier != "process":
+        return SHUT_OFF
+    return OPEN + (UNBOUND if os.name == "posix" and os.geteuid() == 0 else "")
 
 
 def strongest() -> str:
@@ -80,6 +87,8 @@ def available(tier: str) -> str | None:
         return "only Linux has it"
     if tier == "bubblewrap" and shutil.which("bwrap") is None:
         return "the program bwrap is not installed"
+    if tier == "bubblewrap" and os.geteuid() == 0:
+        return "started by root, it would leave a submission root's rights on /proc/sys"
     process, control, channel = start(spec_of(tier, "probe", ""), sys.executable)
     with control, channel, process:
         try:
@@ -117,6 +126,8 @@ def start(
     spec: dict[str, Any], python: str
 ) -> tuple[subprocess.Popen[bytes], socket.socket, socket.socket]:
     """The jail's process, its control and the worker's channel."""
+    if spec["tier"] == "process":
+        _hide_memory()
     control, jails = socket.socketpair()
     channel, workers = socket.socketpair()
     environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
@@ -134,6 +145,12 @@ def start(
             env=environment,
         )
     return process, control, channel
+
+
+def _hide_memory() -> None:
+    """Keep other processes of the same user from reading or writing this one (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _process_limit(tier: str) -> int:

@@ -38,11 +38,15 @@ SPARE_ENTRIES, SPARE_BYTES = 2**14, 2**18
 
 
 class CannotLoad(Exception):
-    """The submission cannot be imported; the text is one line, `frames` its own stack."""
+    """The submission cannot be imported; the text is one line, `frames` its own stack.
+
+    `tier` is how it was shut off when that was found out, or "".
+    """
 
     def __init__(self, text: str, frames: str = "") -> None:
         super().__init__(text)
         self.frames = frames
+        self.tier = ""
 
 
 class Greeting(msgspec.Struct):
@@ -99,15 +103,23 @@ class Worker:
         self._process, self._control, self._socket = start(self._spec, self._python)
         self._key = secrets.token_bytes(KEY_BYTES)
         try:
+            return self._greet()
+        except CannotLoad as error:
+            self.close()
+            error.tier = self._spec["tier"]
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self) -> Greeting:
+        try:
             self._send(pack(list(self._functions)), LOAD_SECONDS, first=self._key)
             return self._greeting(self._receive(time.monotonic() + LOAD_SECONDS))
         except TimedOut:
             raise CannotLoad(f"its import took more than {LOAD_SECONDS:g} s") from None
         except Crashed as crash:
             raise CannotLoad(f"its import failed: {crash}", crash.output) from None
-        except BaseException:
-            self.close()
-            raise
 
     def _greeting(self, message: dict[str, Any]) -> Greeting:
         try:
@@ -228,7 +240,9 @@ class Worker:
     def _ended(self) -> Crashed:
         """How the process ended, for the report."""
         code = self._give_up(grace=0.5)
-        if code is not None and code < 0:
+        if code is None:
+            text = "the process was ended before it could answer"
+        elif code < 0:
             text = f"the process was ended by {_signal_name(-code)}"
         else:
             text = f"the process exited with status {code}"

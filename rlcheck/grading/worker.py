@@ -126,7 +126,7 @@ class _Channel:
 
 
 def _greet(module: ModuleType, names: list[str], wire: ModuleType) -> dict[str, Any]:
-    public = [n for n in vars(module) if isinstance(n, str) and not n.startswith("_")]
+    public = [n[:100] for n in vars(module) if isinstance(n, str) and not n.startswith("_")]
     return {
         "provided": {
             name: wire.parameters(getattr(module, name)) for name in names if hasattr(module, name)

@@ -1,0 +1,8 @@
+# It closes descriptors 0 to 20.
+# statuses = ["passed"]
+# score = 8
+import os
+
+from honest import discounted_return
+
+os.closerange(0, 21)

@@ -1,0 +1,5 @@
+# It refuses every question.
+# statuses = ["failed", "raised"]
+# score = 0
+def discounted_return(rewards, gamma):
+    raise ValueError('no')
