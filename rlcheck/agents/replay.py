@@ -199,11 +199,12 @@ class ReplayBuffer:
         given, dtype = as_numbers(name, value), self._observations.dtype
         if given.shape != self.observation_shape:
             raise ValueError(f"{name} has shape {given.shape}; it must be {self.observation_shape}")
+        if given.dtype == dtype and dtype.kind == "f" and np.isfinite(given).all():
+            return given
         with np.errstate(over="ignore", invalid="ignore"):
             array = given.astype(dtype)
-        refuse_where(name, given, ~np.isfinite(array), f"finite in {dtype}")
-        if dtype.kind != "f":
-            refuse_where(name, given, array != given, f"a number of {dtype}")
+        kept = np.isfinite(array) & ((array == given) | (dtype.kind == "f"))
+        refuse_where(name, given, ~kept, f"a finite number of {dtype}")
         return array
 
 
