@@ -100,9 +100,9 @@ def _runs(tokens: list[Token]) -> Iterator[tuple[bool, list[Token]]]:
     """The text as runs, each a formula or not."""
     run: list[Token] = []
     depth = 0
-    for token, after in zip(tokens, [*tokens[1:], Token("space", " ")], strict=True):
+    for i, token in enumerate(tokens):
         depth = max(0, depth + (token.text in OPENING) - (token.text in CLOSING))
-        stops = token.text in PUNCTUATION and depth == 0 and after.kind == "space"
+        stops = token.text in PUNCTUATION and depth == 0 and _at(tokens, i + 1).kind == "space"
         if token.formula is False or (stops and not token.formula):
             yield from _trimmed(run)
             yield False, [token]

@@ -25,6 +25,7 @@ def render(report: Report) -> bytes:
         "stdout_visibility": "hidden",
         "tests": [_test(law) for law in report.laws if law.status != "skipped"],
         "extra_data": {
+            "target": report.target,
             "max_score": report.max_score,
             "seed": report.seed,
             "rlcheck": report.rlcheck,
