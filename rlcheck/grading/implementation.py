@@ -64,6 +64,17 @@ def choose(option: str | None, start: Path) -> str:
 
 
 def _from_pyproject(start: Path) -> str | None:
+    folder, table = configured(start)
+    impl: str | None = table.get("impl")
+    return str(folder / impl) if impl and (folder / impl).exists() else impl
+
+
+def configured(start: Path) -> tuple[Path, dict[str, Any]]:
+    """The table [tool.rlcheck] of the nearest pyproject.toml that has one, and its folder.
+
+    Raises:
+        CannotLoad: a pyproject.toml on the way is no TOML.
+    """
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
@@ -71,10 +82,9 @@ def _from_pyproject(start: Path) -> str | None:
                 tables = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise CannotLoad(f"{path} is no TOML: {error}") from None
-            impl: str | None = tables.get("rlcheck", {}).get("impl")
-            if impl:
-                return str(folder / impl) if (folder / impl).exists() else impl
-    return None
+            if "rlcheck" in tables:
+                return folder, tables["rlcheck"]
+    return start, {}
 
 
 @contextlib.contextmanager
@@ -243,7 +253,7 @@ def _resolve(function: Function, described: Any, public: list[str]) -> Resolutio
     if described is None:
         return Resolution("provided")
     complaint = signature_complaint(function, described)
-    return Resolution("unloadable", complaint) if complaint else Resolution("provided")
+    return Resolution("unloadable", complaint[:500]) if complaint else Resolution("provided")
 
 
 def signature_complaint(function: Function, described: list[Any]) -> str:

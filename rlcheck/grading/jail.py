@@ -198,6 +198,8 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     _ask_the_system(PR_SET_PDEATHSIG, signal.SIGKILL)
     _ask_the_system(PR_SET_CHILD_SUBREAPER, 1)
+    with contextlib.suppress(OSError):  # the first to go where memory runs out
+        Path("/proc/self/oom_score_adj").write_text("1000")
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

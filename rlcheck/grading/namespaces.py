@@ -22,6 +22,8 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH, AT_FDCWD, AT_RECURSIVE = 2, -100, 0x8000
 SYS_MOUNT_SETATTR = 442  # on every architecture
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+JOIN_SESSION_KEYRING = 1
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 CAPABILITIES_V3 = 0x20080522
 NOBODY = 65534
@@ -210,6 +212,9 @@ def _processes() -> None:
 def drop_privileges() -> None:
     """Give up every right over the namespaces, for good, and become an ordinary user."""
     user = unprivileged_id()
+    keyctl = SYS_KEYCTL.get(os.uname().machine)
+    if keyctl is not None:  # without the keys of the session
+        _libc.syscall(ctypes.c_long(keyctl), JOIN_SESSION_KEYRING, None)
     if user != os.geteuid():
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

@@ -31,6 +31,7 @@ CALL_SECONDS = 10.0  # one call
 BROKE = "the process broke the protocol"
 KINDS_OF_MESSAGES = {"answer", "raised", "provided"}
 LOAD_SECONDS = 60.0  # importing the submission: torch alone takes several seconds on a cold disk
+PUBLIC_NAMES = 500
 SAID_SECONDS = 3.0  # for the jail to end everything and say how it went
 KEY_BYTES, NONCE_BYTES, CODE_BYTES = 32, 16, 16
 # An answer may be somewhat larger than the question; a reply may return the question too.
@@ -128,7 +129,9 @@ class Worker:
                 first = next(iter(raised.text.splitlines()), "")
                 kind = raised.kinds[0]
                 raise CannotLoad(f"{kind}: {first}" if first else kind, raised.frames)
-            return msgspec.convert(message, type=Greeting)
+            greeting = msgspec.convert(message, type=Greeting)
+            greeting.public = greeting.public[:PUBLIC_NAMES]
+            return greeting
         except (LookupError, TypeError, msgspec.ValidationError):
             raise CannotLoad("its import broke the protocol of the worker") from None
 
@@ -167,9 +170,9 @@ class Worker:
             if backward is not None:
                 return Watched(answer, args, kwargs, [], _array(reply["gradient"]))
             if reply["changed"] is not None:
-                args, kwargs = unpack(reply["changed"])
+                args, kwargs = _changed(reply["changed"], args, kwargs)
             warned = [printable(str(text)[:200]) for text in reply["warnings"][:10]]
-            return Watched(answer, tuple(args), dict(kwargs), warned)
+            return Watched(answer, args, kwargs, warned)
         except Raised:
             raise
         except Exception:  # whatever a hostile answer provokes
@@ -259,9 +262,7 @@ class Worker:
         if process is None or control is None or channel is None:
             return None
         with control, channel:
-            said = _last_words(control, grace)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(SAID_SECONDS)
+            said = _last_words(control, grace)  # everything has been ended by then
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -300,6 +301,16 @@ def _raised(reply: dict[str, Any]) -> Raised:
     kinds = tuple(printable(str(kind)[:200]) for kind in reply["raised"][:50])
     text, frames = (printable(str(reply[part])[:4000]) for part in ("text", "frames"))
     return Raised(kinds or ("Exception",), text, frames)
+
+
+def _changed(
+    data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as a call left them: as many, under the same names."""
+    left, named = unpack(data)
+    if not isinstance(left, tuple) or len(left) != len(args) or named.keys() != kwargs.keys():
+        raise TypeError("these are not the arguments of the call")
+    return left, named
 
 
 def _array(gradient: Any) -> np.ndarray[Any, Any]:
