@@ -63,9 +63,10 @@ def test_reports_follow_the_published_schema(name: str) -> None:
     assert from_json(json.dumps(report).encode()).score == REPORTS[name]().score
 
 
-def test_what_is_no_report_breaks_the_schema() -> None:
+@pytest.mark.parametrize("field", ["visibility", "status"])
+def test_what_is_no_report_breaks_the_schema(field: str) -> None:
     report = json.loads(render("json", wrong()))
-    report["laws"][0]["visibility"] = "secret"
+    report["laws"][0][field] = "secret"
     with pytest.raises(jsonschema.ValidationError, match="secret"):
         jsonschema.validate(report, json.loads(SCHEMA.read_bytes()))
 

@@ -63,6 +63,7 @@ def render(report: Report, *, lang: str = "en") -> bytes:
         describe=lambda key: text[key],
         sign=lambda status: SIGNS.get(status, "✗"),
         sentence=_sentence,
+        breakable=_breakable,
     )
     return html.encode("utf-8")
 
@@ -104,6 +105,11 @@ class Card:
 def _sentence(law: LawReport) -> Markup:
     """A law in words; a hidden one's hint is its teacher's, and may say anything."""
     return Markup.escape(law.sentence) if law.hidden else Markup(as_html(law.sentence))
+
+
+def _breakable(name: str) -> Markup:
+    """A name or a path that may go on in the next line after each of its parts."""
+    return Markup(re.sub(r"([_/\\.])(?=\w)", r"\1<wbr>", str(Markup.escape(name))))
 
 
 def _linked(reports: str) -> Markup:
