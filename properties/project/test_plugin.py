@@ -1,6 +1,7 @@
 """Pointing pytest at an implementation: option, variable, pyproject.toml, and an honest header."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,8 @@ def test_the_variable_points_at_a_file_that_runs_in_a_worker(wrong: Path) -> Non
         RLCHECK_IMPL=str(wrong),
     )
     assert code == 1
-    assert f"judging {wrong} at {wrong} (process)" in out
+    judging = re.escape(f"judging {wrong} at {wrong}")
+    assert re.search(rf"{judging} \((process|namespaces|bubblewrap)\)", out)
     assert f"{wrong} does not define return_to_go" in out
     assert "1 failed, 1 skipped" in out
 
@@ -77,6 +79,32 @@ def test_pyproject_points_at_a_file(tmp_path: Path, wrong: Path) -> None:
     )
     assert code == 1
     assert f"judging {wrong}" in out
+
+
+RIGHT_AT_THE_ENDS = """
+def discounted_return(rewards, gamma):
+    return float(sum(reward * gamma**t for t, reward in enumerate(rewards)))
+"""
+REFUSES = "returns::discounted_return_refuses"
+
+
+def test_pyproject_names_expected_failures_which_are_strict(tmp_path: Path, wrong: Path) -> None:
+    """A law that holds after all fails the run, and an id that is no law stops it."""
+    project, laws = tmp_path / "pyproject.toml", ("--pyargs", "rlcheck.properties.test_returns")
+    told = f'[tool.rlcheck]\nimpl = "{wrong.name}"\n[tool.rlcheck.expected_failures]\n'
+    project.write_text(f'{told}"{REFUSES}" = "the caller checks"\n')
+    code, out = run_pytest(*laws, "-k", "discounted_return_refuses", cwd=tmp_path)
+    assert code == 0, out
+    assert "1 xfailed" in out
+    (tmp_path / "wrong.py").write_text(RIGHT_AT_THE_ENDS)
+    project.write_text(f'{told}"returns::return_at_the_ends_of_gamma" = "no reason"\n')
+    code, out = run_pytest(*laws, "-k", "return_at_the_ends_of_gamma", cwd=tmp_path)
+    assert code == 1, out
+    assert "[XPASS(strict)] no reason" in out
+    project.write_text(f'{told}"returns::nothing" = "typing"\n')
+    code, out = run_pytest(*laws, cwd=tmp_path)
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "[tool.rlcheck.expected_failures]: no law is 'returns::nothing'" in out
 
 
 def test_what_cannot_be_loaded_is_a_usage_error(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.fast)
     if config.stash[IMPLEMENTATION].target == REFERENCE:
         return
+    _expect(config, items)
     left_out = [laws / "project", *laws_of_environments(laws)]
     if not config.getoption("--gradients"):
         left_out.append(laws / "gradients")
@@ -130,6 +131,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+
+
+def _expect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the laws of [tool.rlcheck.expected_failures] as strict expected failures."""
+    from rlcheck.catalogue import FUNCTIONS
+    from rlcheck.grading.implementation import configured
+    from rlcheck.grading.laws import laws_of
+
+    expected = configured(config.invocation_params.dir)[1].get("expected_failures", {})
+    both = [laws_of(f, gradients=g) for f in FUNCTIONS.values() if expected for g in (False, True)]
+    unknown = expected.keys() - {law.id for laws in both for law in laws}
+    if unknown:
+        raise pytest.UsageError(f"[tool.rlcheck.expected_failures]: no law is {min(unknown)!r}")
+    for item in items:
+        law = getattr(getattr(item, "function", None), "law", None)
+        if law is not None and law.id in expected:
+            item.add_marker(pytest.mark.xfail(reason=expected[law.id], strict=True))
 
 
 def laws_of_environments(laws: Path) -> list[Path]:
