@@ -168,6 +168,9 @@ def grade_command(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Of a class: grade on a Ray cluster.")
     ] = False,
+    show_output: Annotated[
+        bool, typer.Option("--show-output", help="Show the last that the target printed.")
+    ] = False,
     every_card: Annotated[
         bool, typer.Option("--all", help="A card for each law, also where one reason breaks many.")
     ] = False,
@@ -192,8 +195,10 @@ def grade_command(
         "call_seconds": call_seconds,
     }
     if many:
-        settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
         found = _submissions(targets, file)
+        # Where files lie side by side, none may import another's.
+        options["alone"] = len({submission.path.parent for submission in found}) < len(found)
+        settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
         _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs)
     with _spinner() as show:
         result = grade(
@@ -203,6 +208,7 @@ def grade_command(
             reveal=reveal,
             jobs=jobs,
             progress=show,
+            keep_output=show_output,
             **options,
         )
     _finish(result, outputs, lang, every_card)
@@ -423,6 +429,8 @@ def _finish(result: Report, outputs: list[tuple[str, Path]], lang: str, every_ca
         if not _write(path, render(kind, result, lang=lang)):
             code = EXIT_GRADER
     print_report(result, console, every_card=every_card)
+    if result.output:
+        console.print(f"the last that it printed:\n{result.output}")
     raise typer.Exit(code)
 
 

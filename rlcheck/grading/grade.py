@@ -33,7 +33,7 @@ from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
-from rlcheck.grading.submission import CALL_SECONDS, CannotLoad
+from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import end_with_parent
 
 TOTAL_SECONDS = 900.0
@@ -56,6 +56,7 @@ class Settings:
     examples: int
     seed: int
     isolate: str | None
+    alone: bool
     call_seconds: float
     deadline: float
     tensors: bool
@@ -68,6 +69,7 @@ class Settings:
             self.target,
             functions,
             isolate=self.isolate,
+            alone=self.alone,
             call_seconds=self.call_seconds,
             tensors=self.tensors,
         )
@@ -104,6 +106,8 @@ def grade(
     examples: int = EXAMPLES,
     seed: int = DEFAULT_SEED,
     isolate: str | None = None,
+    alone: bool = False,
+    keep_output: bool = False,
     tensors: bool = False,
     gradients: bool = False,
     call_seconds: float = CALL_SECONDS,
@@ -128,6 +132,8 @@ def grade(
         seed: of every draw; reported.
         isolate: the tier of `sandbox.TIERS` that is demanded, or "strongest", of a module too;
             None runs files in the strongest that can be had, and modules in this process.
+        alone: True hides from a file what lies beside it, where files are hidden.
+        keep_output: True keeps the last that an isolated target printed, in one process.
         tensors: True calls the target with PyTorch tensors in place of arrays and lists.
         gradients: True judges the gradients of its answers too, which implies `tensors`.
         call_seconds: limit of one call into the target.
@@ -158,6 +164,7 @@ def grade(
         examples=examples,
         seed=seed,
         isolate=isolate,
+        alone=alone,
         call_seconds=call_seconds,
         deadline=started + total_seconds,
         tensors=tensors or gradients,
@@ -188,8 +195,10 @@ def grade(
                 raise CannotLoad(_nothing(loaded))
             _plan(report, settings, loaded.resolutions, asked_for=bool(only))
             names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
-            for judged in _judge_all(settings, names, loaded, jobs, progress):
+            for judged in _judge_all(settings, names, loaded, 1 if keep_output else jobs, progress):
                 _enter(report, judged)
+        if keep_output and isinstance(loaded.transport, Worker):
+            report.output = loaded.transport.output
     except CannotLoad as error:
         report.error, report.frames = str(error), error.frames
         report.isolation = error.tier or report.isolation

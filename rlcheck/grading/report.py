@@ -66,6 +66,7 @@ class Report(msgspec.Struct, kw_only=True):
     seed: int
     isolation: str  # "in-process", or the tier of its worker
     isolation_note: str = ""  # what that hides from a submission, and what not
+    output: str = ""  # the last that it printed, where that was asked for
     score: float
     max_score: float
     functions: dict[str, FunctionReport]

@@ -29,7 +29,7 @@ STYLES = {
     "blocked": "yellow",
     "skipped": "dim",
 }
-WHERE = {"process": "in a worker process", "in-process": "in this process"}
+WHERE = {"process": "in a process that hides no files from it", "in-process": "in this process"}
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·"}
 
 
