@@ -6,6 +6,8 @@ What a step must answer is told by a map of text, which knows nothing of the gri
 import copy
 import itertools
 import pickle
+import random
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,7 +34,7 @@ from rlcheck.envs import ACTION_NAMES, GridState, KeyDoorGrid, KeyDoorGridVector
 from rlcheck.envs.keydoor_grid import grid_tables
 from rlcheck.grading.laws import law
 
-from .environments import Answer, assert_refused, seeds
+from .environments import Answer, seeds
 from .grid_map import (
     DOWN,
     LEFT,
@@ -49,7 +51,7 @@ from .grid_map import (
     tiles,
     walk,
 )
-from .strategies import digits, evenly, refusals, refuse
+from .strategies import Refusal, digits, evenly, refusals, refuse
 
 NAN = float("nan")
 DRAWS = 64  # starts in a row: two streams agree on all of them once in 4^64
@@ -59,43 +61,62 @@ FIELDS = ("state", "success", "stop_reason")
 GOALS = "KDGT"  # what a run of actions can lead to
 CODES = 4 + len(GOALS)
 
+
+def naming(name: str, value: Any = None) -> str:
+    """What an error must say at least: a name, and the numbers of a value."""
+    return " ".join([name, *re.findall(r"-?\d+\.?\d*|nan", repr(value))])
+
+
 # Methods of an environment, and arguments that they refuse.
 REFUSED = (
     *(
-        refuse("step", value, says=f"action is {value!r}")
+        refuse("step", value, says=naming("action", value))
         for value in (4, -1, 99, 1.5, 1.0, NAN, True, np.True_, "up", "", None, [0], (1, 2))
     ),
     *(
-        refuse("reset", start=value, says=f"start is {value!r}")
+        refuse("reset", start=value, says=naming("start", value))
         for value in ((0, 0), (6,), (6, 0, 0), (0, 6), (-1, 0), "60", 6, [2, 3], (NAN, 0.0))
     ),
-    refuse("reset", seed=3, start=(3, 3), says="start is (3, 3)"),
-    refuse("reset", start=(1, 1), options={"start": (6, 0)}, says="start is (1, 1)"),
+    refuse("reset", seed=3, start=(3, 3), says=naming("start", 3)),
+    refuse("reset", start=(1, 1), options={"start": (6, 0)}, says=naming("start", 1)),
     *(
-        refuse("reset", options={"start": value}, says=f"start {value!r}")
+        refuse("reset", options={"start": value}, says=naming("start", value))
         for value in ((0, 0), "G", 3, [[6, 0]])
     ),
-    refuse("reset", options={"cell": (6, 0)}, says="options holds ['cell']"),
-    refuse("reset", seed=3, options={"start": (6, 0), "key": 1}, says="options holds ['key']"),
+    refuse("reset", options={"cell": (6, 0)}, says="option cell"),
+    refuse("reset", seed=3, options={"start": (6, 0), "key": 1}, says="option key"),
     refuse(
         "reset",
         start=(6, 0),
         options={"start": (2, 2)},
-        says="start is (6, 0), but options asks for (2, 2)",
+        says=naming("start", ((6, 0), (2, 2))),
     ),
 )
 
 IMPOSSIBLE = (
     *(
-        refuse(step_limit=value, says=f"step_limit is {value!r}")
+        refuse(step_limit=value, says=naming("step_limit", value))
         for value in (0, -1, 1.5, True, False, NAN, "4", None)
     ),
-    refuse(step_limit=[4], says="step_limit has shape (1,)"),
+    refuse(step_limit=[4], says="step_limit"),
     *(
-        refuse(render_mode=mode, says=f"render_mode is {mode!r}")
+        refuse(render_mode=mode, says=naming("render_mode", mode))
         for mode in ("human", "ANSI", "", 0)
     ),
 )
+
+
+def assert_refused(call: Callable[..., Any], refusal: Refusal) -> None:
+    """A call raises an error that has all words of what it must say at least."""
+    with pytest.raises((ValueError, TypeError)) as raised:
+        call(*refusal.args, **refusal.kwargs)
+    assert [word for word in refusal.says.split() if word not in str(raised.value)] == []
+
+
+def assert_method_refuses(environment: Any, refusal: Refusal) -> None:
+    """The same of a method, whose name comes first."""
+    method, *arguments = refusal.args
+    assert_refused(getattr(environment, method), replace(refusal, args=tuple(arguments)))
 
 
 @dataclass(frozen=True)
@@ -250,10 +271,25 @@ def test_the_constructors_seed_does_what_the_seed_of_a_reset_does(keydoor_grid, 
 
 @law(seed=seeds(), made_with=seeds())
 def test_a_seeded_reset_leaves_nothing_of_the_seeds_before_it(keydoor_grid, seed, made_with):
-    """After a reset with a seed all starts are that seed's, whatever was drawn or due before."""
-    environment = keydoor_grid(seed=made_with)
-    drawn = starts(environment, seed=seed)
-    assert drawn == starts(environment, seed=seed) == starts(keydoor_grid(), seed=seed)
+    """After a reset with a seed all starts are that seed's, whatever was drawn or due before.
+
+    The same holds where the reset also asks for a start, as an argument or as an option.
+    """
+    environment, asked = keydoor_grid(seed=made_with), {"start": STARTS[seed % len(STARTS)]}
+    for more in ({}, asked, {"options": asked}):
+        drawn = starts(environment, seed=seed, **more)
+        assert drawn == starts(environment, seed=seed, **more)
+        assert drawn == starts(keydoor_grid(), seed=seed, **more)
+
+
+@law(seed=seeds(), play=plays())
+def test_global_generators_are_left_alone(keydoor_grid, seed, play):
+    """Neither a reset nor a step reads or seeds what NumPy and Python share with all others."""
+    before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002  the global one
+    environment = keydoor_grid(seed=seed, step_limit=play.step_limit)
+    follow(environment, play, seed=seed + 1)
+    environment.reset()
+    assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002
 
 
 @law(seed=seeds())
@@ -285,13 +321,18 @@ def test_all_starts_are_drawn_about_as_often(keydoor_grid, seed):
 
 @law(seed=seeds(), start=st.sampled_from(STARTS), form=st.sampled_from([tuple, list, np.array]))
 def test_a_start_is_had_by_asking_for_it(keydoor_grid, seed, start, form):
-    """A reset with a start, as an argument or an option or both, begins an episode there."""
+    """A reset with a start, as an argument or an option or both, begins an episode there.
+
+    The options stay the caller's own, as they were.
+    """
     asked = {"start": form(start)}
     for ways in (asked, {"options": asked}, {"options": asked} | asked):
         environment = keydoor_grid()
         _, info = environment.reset(seed=seed, **ways)
         assert info == {"state": GridState(*start, False)}
         assert environment.state == info["state"]
+        assert list(asked) == ["start"]
+        assert tuple(asked["start"]) == start
 
 
 # Episodes and what lies between them
@@ -322,6 +363,41 @@ def test_an_episode_is_what_it_is_in_a_new_environment(keydoor_grid, history, pl
     assert follow(environment, play).seen == new_episode(keydoor_grid, play).seen
 
 
+@law(play=plays(), other=plays())
+@example(play=TO_GOAL, other=TO_KEY)
+@example(play=BLOCKED, other=replace(BLOCKED, start=(6, 0), step_limit=3))
+def test_grids_that_step_in_turns_know_nothing_of_each_other(keydoor_grid, play, other):
+    """Two environments whose steps alternate answer as each of them does alone."""
+    both = [play, other]
+    lives = [keydoor_grid(step_limit=each.step_limit, render_mode="ansi") for each in both]
+    alone = [new_episode(keydoor_grid, each) for each in both]
+    for life, each in zip(lives, both, strict=True):
+        life.reset(start=each.start)
+    for t in range(max(len(each.taken) for each in both)):
+        for life, each, episode in zip(lives, both, alone, strict=True):
+            if t < len(each.taken):
+                assert comparable(life.step(each.taken[t])) == comparable(episode.answers[t])
+    for life, episode in zip(lives, alone, strict=True):
+        assert (life.state, life.render()) == (
+            episode.environment.state,
+            episode.environment.render(),
+        )
+
+
+@law(play=plays(), seed=seeds())
+@example(play=TO_KEY, seed=0)
+def test_a_copy_goes_on_by_itself(keydoor_grid, play, seed):
+    """A deep copy goes on as its original would, and what it does changes nothing of it."""
+    environment = keydoor_grid(step_limit=play.step_limit, render_mode="ansi")
+    follow(environment, play, seed=seed)
+    copied = copy.deepcopy(environment)
+    left = environment.state, environment.render()
+    assert (copied.state, copied.render()) == left
+    drawn = starts(copied)
+    assert (environment.state, environment.render()) == left
+    assert starts(environment) == drawn
+
+
 @law(play=plays())
 @example(play=TO_TRAP)
 @example(play=replace(BLOCKED, step_limit=2))
@@ -344,7 +420,7 @@ def test_a_step_outside_an_episode_is_refused_and_changes_nothing(keydoor_grid, 
 
 @law(play=plays(), moment=evenly(60), seed=seeds())
 def test_what_is_refused_is_named_and_changes_nothing(keydoor_grid, play, moment, seed):
-    """An unknown action, start or option is refused by name and value, and that is all."""
+    """An unknown action, start or option is refused, its name and value told, and that is all."""
     plain, disturbed = (
         keydoor_grid(step_limit=play.step_limit, render_mode="ansi") for _ in range(2)
     )
@@ -353,7 +429,7 @@ def test_what_is_refused_is_named_and_changes_nothing(keydoor_grid, play, moment
     for t, action in enumerate(play.taken):
         if t == moment % len(play.taken):
             for refusal in REFUSED:
-                assert_refused(disturbed, refusal)
+                assert_method_refuses(disturbed, refusal)
         assert comparable(disturbed.step(action)) == comparable(episode.answers[t])
     assert disturbed.render() == plain.render()
     assert starts(disturbed) == starts(plain)
@@ -362,9 +438,7 @@ def test_what_is_refused_is_named_and_changes_nothing(keydoor_grid, play, moment
 @law(refusal=refusals(IMPOSSIBLE))
 def test_an_environment_that_cannot_be_is_refused_by_name(keydoor_grid, refusal):
     """A limit is an integer ≥ 1 and no boolean, a render mode known; else the error names it."""
-    with pytest.raises((ValueError, TypeError)) as raised:
-        keydoor_grid(**refusal.kwargs)
-    assert refusal.says in str(raised.value)
+    assert_refused(keydoor_grid, refusal)
 
 
 @law(play=plays(), form=st.sampled_from(FORMS))
@@ -467,10 +541,26 @@ def test_an_episode_ends_at_the_goal_in_a_trap_or_at_its_limit(keydoor_grid, pla
     assert flags == [*[(False, False)] * (len(answers) - 1), (reached, cut)]
 
 
+@law(start=st.sampled_from(STARTS), limit=st.sampled_from((None, 59, 61, 130, 300)))
+@example(start=(4, 0), limit=None)
+@example(start=(6, 0), limit=130)
+def test_the_limit_is_60_steps_or_as_many_as_are_told(keydoor_grid, start, limit):
+    """Who walks against a wall is cut by the 60th step, or by that of the limit, however long."""
+    environment = keydoor_grid() if limit is None else keydoor_grid(step_limit=limit)
+    _, info = environment.reset(start=start)
+    place = START_PLACES[STARTS.index(start)]
+    blocked = next(action for action in range(4) if place.closed(action))
+    for step in range(1, (limit or STEP_LIMIT) + 1):
+        *_, terminated, truncated, info = environment.step(blocked)
+        assert (terminated, truncated) == (False, step == (limit or STEP_LIMIT))
+    assert info["stop_reason"] == "timeout"
+
+
 @law(play=plays())
 @example(play=TO_GOAL)
 @example(play=AT_ONCE)
 @example(play=TO_TRAP)
+@example(play=replace(TO_TRAP, step_limit=len(TO_TRAP.actions)))
 @example(play=BLOCKED)
 def test_the_stop_reason_is_the_goal_a_trap_or_the_time(keydoor_grid, play):
     """An end has its reason, and only an end has; a success is the goal's alone."""
@@ -513,6 +603,7 @@ def test_answers_are_of_their_types_and_in_their_spaces(keydoor_grid, play):
     """A step answers float32 [15], a float, two booleans, and info of three fields."""
     episode = new_episode(keydoor_grid, play)
     environment = episode.environment
+    assert environment.observation_space == gym.spaces.Box(0.0, 1.0, (15,), np.float32)
     assert all(map(environment.observation_space.contains, episode.observations))
     assert {each.dtype for each in episode.observations} == {np.dtype(np.float32)}
     for answer in episode.answers:
@@ -554,17 +645,30 @@ def test_the_text_shows_the_map_the_agent_and_the_key(keydoor_grid, play):
 @law(play=plays())
 @example(play=TO_GOAL)
 def test_the_picture_changes_with_the_state_and_with_nothing_else(keydoor_grid, play):
-    """In the mode "rgb_array" two states look alike if and only if they are the same."""
+    """In the mode "rgb_array" two states look alike if and only if they are the same.
+
+    A picture is the caller's own: painting it over shows in no other one.
+    """
     environment = keydoor_grid(step_limit=play.step_limit, render_mode="rgb_array")
     environment.reset(start=play.start)
-    pictures = [environment.render()]
+    pictures = [own_picture(environment)]
     for action in play.taken:
         environment.step(action)
-        pictures.append(environment.render())
+        pictures.append(own_picture(environment))
     assert {(each.shape, each.dtype) for each in pictures} == {((168, 168, 3), np.dtype(np.uint8))}
     looks = [each.tobytes() for each in pictures]
     places = [play.first, *play.places]
     assert len(set(zip(looks, places, strict=True))) == len(set(looks)) == len(set(places))
+
+
+def own_picture(environment: Any) -> Any:
+    """A picture, after another one of the same state was painted over."""
+    before = environment.render()
+    kept = before.copy()
+    before[:] = 7
+    picture = environment.render()
+    assert (picture == kept).all()
+    return picture
 
 
 # Gymnasium
@@ -619,7 +723,7 @@ def life_of(keydoor_grid: Any) -> type[RuleBasedStateMachine]:
         def ask_the_impossible(self) -> None:
             for refusal in REFUSED:
                 if self.left or refusal.args[0] == "reset":
-                    assert_refused(self.environment, refusal)
+                    assert_method_refuses(self.environment, refusal)
 
         @rule(codes=st.lists(evenly(CODES), min_size=1, max_size=6), form=st.sampled_from(FORMS))
         def go(self, codes: list[int], form: Callable[[int], Any]) -> None:

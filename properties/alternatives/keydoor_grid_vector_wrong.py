@@ -3,7 +3,7 @@
 A description completes the sentence "It behaves as if it …".
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -310,3 +310,104 @@ class ActionSpaceOfOne(KeyDoorGridVector):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.action_space = self.single_action_space
+
+
+@wrong("takes booleans for actions")
+class BooleansAct(KeyDoorGridVector):
+    def step(self, actions):
+        return super().step([int(a) if isinstance(a, bool) else a for a in actions])
+
+
+# Counting, and what vectors share
+
+
+@wrong("cuts after 100 steps where no limit is told")
+class DefaultLimit(KeyDoorGridVector):
+    def __init__(self, num_envs, seed=None, step_limit=100):
+        super().__init__(num_envs, seed, step_limit)
+
+
+@wrong("cuts by the 60th step, whatever the limit")
+class LimitCapped(KeyDoorGridVector):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.step_limit = min(self.step_limit, 60)
+
+
+@wrong("counts steps in eight bits")
+class ClockOfEightBits(KeyDoorGridVector):
+    def reset(self, **asked):
+        begun = super().reset(**asked)
+        self._steps = self._steps.astype(np.int8)
+        return begun
+
+
+@wrong("gives the time as the reason for a trap on the last step")
+class TrapOnTheLimitIsTime(KeyDoorGridVector):
+    def step(self, actions):
+        tied = self._steps + 1 >= self.step_limit
+        answers = Answers(*super().step(actions))
+        timed = answers.terminated & tied & ~answers.info["success"]
+        answers.info["stop_reason"][timed] = "timeout"
+        return tuple(answers)
+
+
+@wrong("is where the vector is that stepped last")
+class SharedStates(KeyDoorGridVector):
+    _of_all: ClassVar[Any] = None
+
+    @property
+    def states(self):
+        return SharedStates._of_all
+
+    @states.setter
+    def states(self, states):
+        SharedStates._of_all = states
+
+
+@wrong("pays nothing beyond the 64th grid")
+class PaysTheFirst(Altered):
+    def alter(self, answers):
+        answers.rewards[64:] = 0.0
+        return answers
+
+
+@wrong("changes its states in place")
+class StatesInPlace(KeyDoorGridVector):
+    def step(self, actions):
+        before = self.states
+        answers = super().step(actions)
+        before[:] = self.states
+        self.states = before
+        return answers
+
+
+@wrong("says in its final info of every grid that it ended")
+class FinalInfoEverywhere(Altered):
+    def alter(self, answers):
+        answers.info["final_info"]["_success"][:] = True
+        return answers
+
+
+@wrong("seeds NumPy's global generator")
+class SeedsNumPy(KeyDoorGridVector):
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            np.random.seed(seed % 2**32)  # noqa: NPY002  the mistake
+        return super().reset(seed=seed, options=options)
+
+
+@wrong("ignores a later seed where starts are asked for")
+class SeedIgnoredWithAStart(KeyDoorGridVector):
+    def reset(self, *, seed=None, options=None):
+        drawing = self._np_random is not None
+        return super().reset(seed=None if options and drawing else seed, options=options)
+
+
+@wrong("takes the starts out of the options that it is given")
+class OptionsEmptied(KeyDoorGridVector):
+    def reset(self, *, seed=None, options=None):
+        begun = super().reset(seed=seed, options=options)
+        if options:
+            options.clear()
+        return begun

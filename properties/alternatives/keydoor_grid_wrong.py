@@ -7,6 +7,7 @@ import functools
 import random
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import numpy as np
 
 from properties.alternatives.wrong_environments import Wrong, declaring
@@ -114,6 +115,34 @@ class LimitOffByOne(KeyDoorGrid):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.step_limit += 1
+
+
+@wrong("cuts after 100 steps where no limit is told")
+class DefaultLimit(KeyDoorGrid):
+    def __init__(self, seed=None, step_limit=100, render_mode=None):
+        super().__init__(seed, step_limit, render_mode)
+
+
+@wrong("cuts by the 60th step, whatever the limit")
+class LimitCapped(KeyDoorGrid):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.step_limit = min(self.step_limit, 60)
+
+
+@wrong("counts steps in eight bits")
+class ClockOfEightBits(Altered):
+    def alter(self, answer):
+        self._steps = int(np.array(self._steps).astype(np.int8))
+        return answer
+
+
+@wrong("gives the time as the reason for a trap on the last step")
+class TrapOnTheLimitIsTime(Altered):
+    def alter(self, answer):
+        late = answer.terminated and self._steps >= self.step_limit
+        timed = late and not answer.info["success"]
+        return answer.informing(stop_reason="timeout") if timed else answer
 
 
 @wrong("never cuts an episode")
@@ -545,6 +574,97 @@ class RefusesSilently(KeyDoorGrid):
             return super().reset(**asked)
         except ValueError:
             raise ValueError("wrong start") from None
+
+
+@wrong("takes True for the action 1")
+class BooleansAct(KeyDoorGrid):
+    def step(self, action):
+        return super().step(int(action) if isinstance(action, bool | np.bool_) else action)
+
+
+# What environments share, or take from elsewhere
+
+
+@wrong("is where the grid is that stepped last")
+class SharedState(KeyDoorGrid):
+    _of_all: ClassVar[int | None] = None
+
+    @property
+    def _state(self):
+        return SharedState._of_all
+
+    @_state.setter
+    def _state(self, state):
+        SharedState._of_all = state
+
+
+@wrong("counts the steps of all grids together")
+class SharedClock(KeyDoorGrid):
+    _of_all: ClassVar[int] = 0
+
+    @property
+    def _steps(self):
+        return SharedClock._of_all
+
+    @_steps.setter
+    def _steps(self, steps):
+        SharedClock._of_all = steps
+
+
+@wrong("is its own copy")
+class CopiesAreItself(KeyDoorGrid):
+    def __deepcopy__(self, memo):
+        return self
+
+
+@wrong("seeds NumPy's global generator")
+class SeedsNumPy(KeyDoorGrid):
+    @as_reset
+    def reset(self, *, seed=None, **asked):
+        if seed is not None:
+            np.random.seed(seed % 2**32)  # noqa: NPY002  the mistake
+        return super().reset(seed=seed, **asked)
+
+
+@wrong("ignores a later seed where a start is asked for")
+class SeedIgnoredWithAStart(KeyDoorGrid):
+    @as_reset
+    def reset(self, *, start=None, seed=None, options=None):
+        asked = start is not None or bool(options)
+        drawing = self._np_random is not None
+        told = None if asked and drawing else seed
+        return super().reset(start=start, seed=told, options=options)
+
+
+@wrong("takes the start out of the options that it is given")
+class OptionsEmptied(KeyDoorGrid):
+    @as_reset
+    def reset(self, *, options=None, **asked):
+        begun = super().reset(options=options, **asked)
+        if options:
+            options.clear()
+        return begun
+
+
+@wrong("hands out one picture of a state again and again")
+class PicturesShared(KeyDoorGrid):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._pictures = {}
+
+    def render(self):
+        if self.render_mode != "rgb_array":
+            return super().render()
+        if self.state not in self._pictures:
+            self._pictures[self.state] = super().render()
+        return self._pictures[self.state]
+
+
+@wrong("says that observations may be anything from -10 to 10")
+class WiderSpace(KeyDoorGrid):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.observation_space = gym.spaces.Box(-10.0, 10.0, (15,), np.float32)
 
 
 declare_habits(wrong, KeyDoorGrid)
