@@ -150,8 +150,10 @@ def test_the_languages_have_the_same_labels() -> None:
 
 
 def test_every_label_is_asked_for() -> None:
-    folder = files("rlcheck.grading.render")
-    asked = "".join(folder.joinpath(name).read_text() for name in ("page.html.j2", "plot.py"))
+    sources = [
+        p for p in files("rlcheck.grading.render").iterdir() if p.name.endswith((".j2", ".py"))
+    ]
+    asked = "".join(source.read_text(encoding="utf-8") for source in sources)
     composed = ("status_", "function_", "isolation_", *CODE)
     unused = {key for key in labels("en") if not key.startswith(composed) and key not in asked}
     assert unused == set()
