@@ -4,56 +4,34 @@ Everything is in the file; nothing is loaded, and a policy in the page itself ke
 from a submission from ever being run. The labels are English or Russian; laws stay English.
 """
 
-import base64
-import hashlib
-import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.pasteable import shorten
 from rlcheck.grading.render.cards import alike, facts
 from rlcheck.grading.render.formulas import as_html
+from rlcheck.grading.render.frame import labels, linked, page
 from rlcheck.grading.render.plot import plot
 from rlcheck.grading.report import LawReport, Report
 
-__all__ = ["labels", "render"]
+__all__ = ["render"]
 
 SIGNS = {"passed": "✓", "missing": "·", "skipped": "·", "blocked": "‖", "ungradable": "?"}
 CODE = ("expected", "got", "allowed")
 LONGEST = 600  # characters of a value; the JSON report has more of it
-ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
-
-
-def labels(lang: str) -> dict[str, str]:
-    """The page's own texts in one language."""
-    return tomllib.loads(_resource(f"{lang}.toml"))
 
 
 def render(report: Report, *, lang: str = "en") -> bytes:
     """The report as one HTML page; `lang` is "en" or "ru"."""
-    page = Environment(
-        loader=PackageLoader("rlcheck.grading", "render"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("page.html.j2")
     text = labels(lang)
-    style, script = _resource("page.css"), _resource("page.js")
-    html = page.render(
-        report=report,
+    return page(
+        "page.html.j2",
         lang=lang,
-        label=text,
-        style=Markup(style),
-        script=Markup(script),
-        policy=_policy(style, script),
+        report=report,
         sections=_sections(report),
         functions=_functions(report),
         absent=_absent(report),
@@ -63,9 +41,7 @@ def render(report: Report, *, lang: str = "en") -> bytes:
         describe=lambda key: text[key],
         sign=lambda status: SIGNS.get(status, "✗"),
         sentence=_sentence,
-        breakable=_breakable,
     )
-    return html.encode("utf-8")
 
 
 @dataclass(frozen=True)
@@ -96,7 +72,7 @@ class Card:
         if found is None:
             return Markup()
         said = Markup.escape(f"it {found.description}")
-        return said + (Markup(" (") + _linked(found.report) + ")" if found.report else "")
+        return said + (Markup(" (") + linked(found.report) + ")" if found.report else "")
 
     def plot(self, describe: Callable[[str], str]) -> Markup:
         return Markup(plot(self.law, describe))
@@ -105,16 +81,6 @@ class Card:
 def _sentence(law: LawReport) -> Markup:
     """A law in words; a hidden one's hint is its teacher's, and may say anything."""
     return Markup.escape(law.sentence) if law.hidden else Markup(as_html(law.sentence))
-
-
-def _breakable(name: str) -> Markup:
-    """A name or a path that may go on in the next line after each of its parts."""
-    return Markup(re.sub(r"([_/\\.])(?=\w)", r"\1<wbr>", str(Markup.escape(name))))
-
-
-def _linked(reports: str) -> Markup:
-    link = r'<a href="https://github.com/\1/issues/\2">\1#\2</a>'
-    return Markup(ISSUE.sub(link, str(Markup.escape(reports))))
 
 
 def _sections(report: Report) -> dict[str, list[Card]]:
@@ -153,19 +119,3 @@ def _others(report: Report) -> dict[str, list[LawReport]]:
         if law.status in ("passed", "blocked"):
             found.setdefault(law.function, []).append(law)
     return found
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing is loaded, and of scripts and styles only the page's own count."""
-    return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _resource(name: str) -> str:
-    return files("rlcheck.grading.render").joinpath(name).read_text(encoding="utf-8")
