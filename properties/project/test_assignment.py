@@ -83,6 +83,18 @@ def test_a_function_s_weight_is_shared_by_its_laws(write: Write) -> None:
     assert (report.assignment, report.exit_code) == ("Returns", EXIT_FAILED)
 
 
+def test_points_that_share_unevenly_still_add_up_to_the_weights(write: Write) -> None:
+    report = graded(
+        write,
+        """
+        functions.discounted_td_sum.weight = 3
+        functions.discounted_return.weight = 7
+        functions.return_to_go.weight = 1
+        """,
+    )
+    assert report.max_score == 11
+
+
 def test_without_partial_credit_one_lost_law_loses_the_function(write: Write) -> None:
     report = graded(
         write,

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rlcheck.grading.assignment import Assignment, FunctionTerms
-from rlcheck.grading.class_reports import as_csv, as_json
+from rlcheck.grading.class_reports import as_csv, as_json, render_class
 from rlcheck.grading.classes import (
     ClassReport,
     Settings,
@@ -279,7 +280,7 @@ def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     assert len(list((tmp_path / "rlcheck-results").glob("*.json"))) == 4
     assert "4 submissions, 0 graded now" in run(str(folder))[1]
     code, said = run(str(folder), "--report", "junit=class.xml")
-    assert (code, "KIND one of json, csv" in said) == (EXIT_USAGE, True)
+    assert (code, "KIND one of json, csv, html" in said) == (EXIT_USAGE, True)
     code, said = run(str(folder / "notes"))
     assert (code, "holds no submission" in said) == (EXIT_USAGE, True)
 
@@ -303,3 +304,33 @@ def test_ctrl_c_leaves_complete_results_for_what_is_done(folder: Path, tmp_path:
     assert process.returncode == EXIT_GRADER
     assert "not graded: zoe; the same command goes on with them" in said
     assert not list((tmp_path / "results").glob("zoe*"))
+
+
+def shown(lang: str) -> str:
+    reports = {
+        f"student_{n}": report_of({"a": "0"} if n % 3 else {}, right=["b", "c"][: n % 4])
+        for n in range(12)
+    }
+    reports |= {name: report_of({"x": "7", "y": "8", "z": "<9>"}) for name in ("eve", "mallory")}
+    reports["<b>bob"] = report_of({}, error="ImportError: no <module>")
+    reports["eve"].laws[0].diagnosis = Diagnosis("f.slips", "slips & falls")
+    return render_class("html", summarised(reports), lang=lang).decode()
+
+
+@pytest.mark.parametrize("lang", ["en", "ru"])
+def test_the_page_of_a_class_is_one_file_that_runs_nothing(lang: str) -> None:
+    page = shown(lang)
+    assert f'<html lang="{lang}">' in page
+    assert "&lt;b&gt;bob" in page
+    assert "<b>bob" not in page
+    assert "no &lt;module&gt;" in page
+    assert "slips &amp; falls" in page
+    assert "eve · mallory" in page
+    assert not re.search(r"<script|src=|url\(", page)
+    assert len(page) < 60_000
+    assert bool(re.search("[а-я]", page)) == (lang == "ru")
+
+
+def test_the_page_of_a_class_counts_the_scores_by_tenths() -> None:
+    counted = re.findall(r'text-anchor="middle">(\d+)</text>', shown("en"))
+    assert sum(map(int, counted)) == 15

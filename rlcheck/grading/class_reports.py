@@ -1,8 +1,7 @@
-"""What grading a class found: on a terminal, as JSON, as CSV."""
+"""What grading a class found: on a terminal, as JSON, as CSV, as a page."""
 
 import csv
 import io
-from collections.abc import Callable
 
 import msgspec
 from rich.console import Console
@@ -11,7 +10,9 @@ from rich.text import Text
 
 from rlcheck.grading.classes import ClassReport
 
-__all__ = ["CLASS_REPORTS", "print_class"]
+__all__ = ["CLASS_KINDS", "print_class", "render_class"]
+
+CLASS_KINDS = ("json", "csv", "html")
 
 SHOWN = 12  # laws and mistakes on a terminal; files hold them all
 
@@ -41,7 +42,13 @@ def _inert(cell: str) -> str:
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell
 
 
-CLASS_REPORTS: dict[str, Callable[[ClassReport], bytes]] = {"json": as_json, "csv": as_csv}
+def render_class(kind: str, report: ClassReport, *, lang: str = "en") -> bytes:
+    """The summary in one of the CLASS_KINDS; `lang` is the language of a page's own labels."""
+    if kind == "html":
+        from rlcheck.grading.render.class_page import render
+
+        return render(report, lang=lang)
+    return {"json": as_json, "csv": as_csv}[kind](report)
 
 
 def print_class(report: ClassReport, console: Console) -> None:

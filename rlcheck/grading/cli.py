@@ -1,6 +1,7 @@
 """The command line: grade, demo, laws, mistakes, power, replay."""
 
 import contextlib
+import functools
 import getpass
 import io
 import os
@@ -27,7 +28,7 @@ from rich.progress import (
 from rlcheck import __version__
 from rlcheck.catalogue import COURSES, MODULES, Function, select
 from rlcheck.grading.assignment import Assignment, read_assignment
-from rlcheck.grading.class_reports import CLASS_REPORTS, print_class
+from rlcheck.grading.class_reports import CLASS_KINDS, print_class, render_class
 from rlcheck.grading.classes import (
     Grader,
     Settings,
@@ -177,7 +178,7 @@ def grade_command(
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     target, many = targets[0], is_class(targets)
-    kinds = CLASS_REPORTS if many else KINDS
+    kinds = CLASS_KINDS if many else KINDS
     outputs = [_output(text, target, kinds) for text in report or ()]
     if lang not in LANGUAGES:
         _usage(f"--lang {lang}: it is one of {', '.join(LANGUAGES)}")
@@ -199,7 +200,7 @@ def grade_command(
         # Where files lie side by side, none may import another's.
         options["alone"] = len({submission.path.parent for submission in found}) < len(found)
         settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
-        _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs)
+        _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs, lang)
     with _spinner() as show:
         result = grade(
             target,
@@ -397,6 +398,7 @@ def _grade_class(
     folder: Path,
     grader: Grader,
     outputs: list[tuple[str, Path]],
+    lang: str,
 ) -> NoReturn:
     """Grade a class and exit: 0 where every submission has been graded, whatever its score."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -407,18 +409,23 @@ def _grade_class(
         )
     code = EXIT_PASSED if summary.complete else EXIT_GRADER
     for kind, path in outputs:
-        if not _write(path, CLASS_REPORTS[kind](summary)):
+        if not _write(path, functools.partial(render_class, kind, summary, lang=lang)):
             code = EXIT_GRADER
     print_class(summary, console)
     console.print(f"{len(summary.submissions)} submissions, {summary.graded} graded now; {folder}")
     raise typer.Exit(code)
 
 
-def _write(path: Path, data: bytes) -> bool:
+def _write(path: Path, rendered: Callable[[], bytes]) -> bool:
+    """Write a report; one that fails must not take the others with it."""
     try:
-        path.write_bytes(data)
+        path.write_bytes(rendered())
     except OSError as error:
         errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
+        return False
+    except Exception as error:
+        said = f"the report {path} cannot be made: {type(error).__name__}: {error}"
+        errors.print(said, style="red")
         return False
     return True
 
@@ -426,7 +433,7 @@ def _write(path: Path, data: bytes) -> bool:
 def _finish(result: Report, outputs: list[tuple[str, Path]], lang: str, every_card: bool) -> None:
     code = result.exit_code
     for kind, path in outputs:
-        if not _write(path, render(kind, result, lang=lang)):
+        if not _write(path, functools.partial(render, kind, result, lang=lang)):
             code = EXIT_GRADER
     print_report(result, console, every_card=every_card)
     if result.output:

@@ -44,7 +44,7 @@ def _expect(law: LawReport, reason: str) -> None:
 def _settle_assignment(report: Report, assignment: Assignment, reveal: bool) -> None:
     terms = assignment.terms(assignment.laws())
     for law in report.laws:
-        law.points, law.hint = round(terms[law.id].points, 6), terms[law.id].hint
+        law.points, law.hint = terms[law.id].points, terms[law.id].hint
         law.visibility = terms[law.id].visibility
         law.hidden = not reveal and assignment.is_hidden(terms[law.id].visibility)
     _block(report.laws, terms)
