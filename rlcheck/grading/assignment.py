@@ -8,7 +8,7 @@ A TOML file:
 
     [functions.dqn_targets]
     weight = 4                            # points, shared by its laws
-    laws."*_refuses" = {visibility = "hidden", hint = "read the contract's refusals"}
+    laws."*_refuse" = {visibility = "hidden", hint = "read the contract's refusals"}
 
     [functions.double_dqn_targets]
     weight = 2
@@ -16,7 +16,7 @@ A TOML file:
     requires = ["dqn_targets"]            # where that fails, these laws are blocked
 
     [groups.refusals]
-    laws = ["q_targets::*_refuses"]
+    laws = ["q_targets::*_refuse"]
     cap = 1.5                             # the most that these laws count together
 """
 
