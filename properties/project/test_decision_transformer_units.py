@@ -17,6 +17,7 @@ pytest.importorskip("tqdm")
 import torch
 from torch import Tensor
 
+from rlcheck.agents import decision_transformer as training
 from rlcheck.agents import decision_transformer_evaluation as evaluation
 from rlcheck.agents import decision_transformer_network as network
 from rlcheck.agents.datasets import collect_offline_dataset
@@ -219,6 +220,13 @@ def test_cuts_meet_each_step_once_and_stay_within_an_episode(context: int) -> No
     assert firsts == set(range(1, context + 1))
 
 
+def test_windows_are_shuffled() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        cuts = cut_episodes(np.array([[0, 40], [40, 60]]), 2, generator).tolist()
+        assert cuts != sorted(cuts)
+
+
 # The network.
 
 
@@ -335,6 +343,49 @@ def test_a_network_that_sees_padding_is_caught() -> None:
     assert rejects(check_padding, small_model(TimedByPosition))
 
 
+@torch.no_grad()
+def test_returns_are_read_in_units_of_their_scale() -> None:
+    one, four = (DecisionTransformer(**SIZES, **SMALL, return_scale=s) for s in (1.0, 4.0))
+    four.load_state_dict(one.state_dict())
+    windows = random_windows()
+    larger = windows._replace(returns_to_go=4 * windows.returns_to_go)
+    assert torch.equal(four(larger), one(windows))
+    assert not torch.allclose(four(windows), one(windows), **SINGLE)
+    assert train(epochs=0, return_scale=4.0)[0].return_scale == 4.0
+
+
+@torch.no_grad()
+def test_a_step_is_its_return_state_and_action_each_with_its_time() -> None:
+    model, windows = small_model(), random_windows()
+    tokens = model._embed(windows).unflatten(1, (-1, 3))  # [B, K, 3, W]
+    time = model.embed_time(windows.timesteps)
+    returns = (windows.returns_to_go / model.return_scale).unsqueeze(2)
+    for place, kind in enumerate(
+        (
+            model.embed_return(returns),
+            model.embed_state(windows.states),
+            model.embed_action(windows.actions),
+        )
+    ):
+        assert torch.allclose(tokens[:, :, place], kind + time, **SINGLE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_each_head_attends_to_its_own_part(heads: int) -> None:
+    block = DecisionTransformer(**SIZES, width=8, layers=1, heads=heads).blocks[0]
+    tokens = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+    visible = network._visible(torch.ones(2, 6, dtype=torch.bool))
+    query, key, value = block.project_in(tokens).double().chunk(3, dim=2)
+    mixed = []
+    for part in torch.arange(8).chunk(heads):
+        scores = query[..., part] @ key[..., part].transpose(1, 2) / math.sqrt(len(part))
+        scores = scores.masked_fill(~visible[:, 0], -math.inf)
+        mixed.append(scores.softmax(dim=2) @ value[..., part])
+    expected = block.project_out(torch.cat(mixed, dim=2).float())
+    assert torch.allclose(block._attend(tokens, visible), expected, **SINGLE)
+
+
 # The loss.
 
 
@@ -443,6 +494,60 @@ def test_an_epoch_reports_the_mean_over_all_steps() -> None:
     steps = episode_steps(log, **SIZES)
     windows = gather_windows(steps, np.array([[n, n + 1] for n in range(7)]), 1)
     assert loss == pytest.approx(decision_transformer_loss(model(windows), windows).item())
+
+
+class Watch:
+    """Learns nothing; keeps rates and windows, and calls the number of steps a loss."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.sizes: list[float] = []
+        self.windows: list[Any] = []
+
+    def __call__(self, model: Any, optimizer: Any, windows: Windows) -> Tensor:
+        self.rates.append(optimizer.param_groups[0]["lr"])
+        self.sizes.append(windows.active.sum().item())
+        self.windows.append(windows.timesteps[windows.active].tolist())
+        return windows.active.sum().double()
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Watch, list[float]]:
+    watch = Watch()
+    monkeypatch.setattr(training, "_learn", watch)
+    _, losses = train([episode(*[0.0] * 12), episode(*[0.0] * 8)], **options)
+    return watch, losses
+
+
+def test_the_learning_rate_falls_linearly_to_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, _ = watched(monkeypatch, epochs=2, context_steps=1, batch_size=5, learning_rate=0.8)
+    assert watch.rates == pytest.approx([0.8 * (1 - step / 8) for step in range(8)])
+
+
+def test_batches_count_by_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, (loss,) = watched(monkeypatch, epochs=1, context_steps=7, batch_size=1)
+    assert len(set(watch.sizes)) > 1
+    assert loss == pytest.approx(sum(size**2 for size in watch.sizes) / 20)
+
+
+def test_each_epoch_has_cuts_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, _ = watched(monkeypatch, epochs=6, context_steps=4, batch_size=99)
+    assert len(watch.windows) == 6
+    assert len({str(sorted(times)) for times in watch.windows}) == 1
+    assert len({str(times) for times in watch.windows}) == 6
+
+
+def test_a_gradient_is_cut_to_a_norm_of_1() -> None:
+    model, windows = small_model(), random_windows()
+    with torch.no_grad():
+        model.head[-1].weight *= 100.0
+    decision_transformer_loss(model(windows), windows).backward()  # type: ignore[no-untyped-call]
+    steep = torch.cat([p.grad.flatten() for p in model.parameters()])
+    before = torch.tensor(weights_of(model), dtype=torch.float64)
+    training._learn(model, torch.optim.SGD(model.parameters(), lr=1.0), windows)
+    moved = before - torch.tensor(weights_of(model), dtype=torch.float64)
+    assert steep.norm() > 5
+    assert moved.norm().item() == pytest.approx(1.0, rel=1e-3)
+    assert torch.allclose(moved.float(), steep / steep.norm(), atol=1e-4)
 
 
 def test_one_episode_is_learned_by_heart() -> None:

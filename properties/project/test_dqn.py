@@ -3,6 +3,7 @@
 import io
 import sys
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ pytest.importorskip("gymnasium")
 pytest.importorskip("tqdm")
 
 import torch
+from scipy import stats
 
+from properties.grid_map import START_PLACES, STARTS, shortest_way
 from rlcheck.agents.dqn import train_online_dqn
 from rlcheck.agents.exploration import CountedExploration
 from rlcheck.agents.overestimation import max_q_overestimation
@@ -140,6 +143,18 @@ def test_only_the_value_of_the_action_that_was_taken_is_pulled():
     gradient = learner.network[-1].bias.grad
     assert gradient[2] != 0
     assert gradient[[0, 1, 3]].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [0.25, 50.0])
+def test_the_error_is_squared_however_large(size):
+    """Its derivative grows with it; Huber's ends at 1."""
+    learner, given = apart(), batch(rewards=np.full(4, size), actions=np.full(4, 2))
+    learner.optimizer = torch.optim.SGD(learner.network.parameters(), lr=0.0)
+    with torch.no_grad():
+        said = learner.network(torch.from_numpy(given.observations))[:, 2]
+    expected = 2 * (said - learner.targets(given)).mean()
+    learner.learn(given)
+    assert learner.network[-1].bias.grad[2].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_learner_that_is_slowed_down_to_a_stop_stands_still():
@@ -298,6 +313,38 @@ def test_success_is_that_of_each_episode():
             return *answer, info | {"success": True}
 
     assert trained(environment=Won)["success"].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("symbol", "success"), [("G", 1.0), ("T", 0.0)])
+def test_success_is_the_goal_and_no_trap(symbol, success):
+    class Led(KeyDoorGrid):
+        def reset(self, **asked):
+            begun = super().reset(**asked)
+            self.way = iter(shortest_way(START_PLACES[STARTS.index(self.state.cell)], symbol))
+            return begun
+
+        def step(self, action):
+            return super().step(next(self.way))
+
+    assert trained(environment=Led)["success"].tolist() == [success] * 3
+
+
+def test_a_share_of_the_actions_is_drawn():
+    """With ε = 1 all of them are, evenly; with ε = 0 none, which differs."""
+    actions: list[int] = []
+
+    class Watching(KeyDoorGrid):
+        def step(self, action):
+            actions.append(action)
+            return super().step(action)
+
+    settings = replace(FEW, epsilon=1.0, warm_up=10_000)
+    trained(episodes=40, settings=settings, environment=Watching)
+    assert len(actions) > 400
+    assert stats.chisquare(np.bincount(actions, minlength=4)).pvalue > 1e-3
+    actions.clear()
+    trained(episodes=40, settings=replace(settings, epsilon=0.0), environment=Watching)
+    assert stats.chisquare(np.bincount(actions, minlength=4)).pvalue < 1e-6
 
 
 def test_a_step_is_stored_with_what_it_ended_in_and_how(monkeypatch):

@@ -16,6 +16,7 @@ import torch
 from scipy import stats
 from torch import nn
 
+from rlcheck.agents import dagger
 from rlcheck.agents.behavior_cloning import behavior_cloning, cloning_loss
 from rlcheck.agents.compounding import mistakes_by_step
 from rlcheck.agents.dagger import dagger_experiment, expert_labels, expert_policy, visit_grid
@@ -303,6 +304,52 @@ def test_visits_follow_the_rules_and_the_policy():
     assert often.sum() >= 10
     ends = [TABLES.states[state].cell == GOAL for state in after[:, -1]]
     assert visits.success.tolist() == ends
+
+
+def test_a_success_on_the_last_step_counts():
+    policy, (start, *_) = expert_policy(), TABLES.start
+    (steps,) = rollout_returns(policy).steps[:1]
+    for allowed, reached in ((steps - 1, False), (steps, True)):
+        visits = visit_grid(policy, np.array([start]), np.random.default_rng(0), steps=allowed)
+        assert visits.success.tolist() == [reached]
+
+
+def test_an_action_of_no_probability_is_never_drawn():
+    class Lowest:
+        def random(self, count):
+            return np.zeros(count)
+
+    policy = np.tile([0.0, 0.25, 0.75, 0.0], (len(TABLES.states), 1))
+    assert (visit_grid(policy, TABLES.start, Lowest()).actions == 1).all()
+
+
+def test_in_each_round_the_last_policy_acts_by_its_probabilities(monkeypatch):
+    seen = []
+
+    def watch(policy, starts, rng, **options):
+        seen.append((policy, len(starts)))
+        return visit_grid(policy, starts, rng, **options)
+
+    monkeypatch.setattr(dagger, "visit_grid", watch)
+    scores = dagger_experiment(**SMALL)["scores"]
+    policies = torch.tensor(scores).softmax(2).numpy()
+    assert [count for _, count in seen] == [4, 5, 3, 5, 3, 5]  # shown, then evaluated and acted
+    assert np.array_equal(seen[0][0], expert_policy())
+    for place, number in ((1, 0), (2, 0), (3, 1), (4, 1), (5, 2)):
+        assert np.allclose(seen[place][0], policies[number], atol=1e-12)
+    assert not np.allclose(policies[0], policies[1], atol=1e-3)
+
+
+def test_each_round_clones_from_weights_of_its_own(monkeypatch):
+    seeds = []
+
+    def watch(*pairs, seed, **options):
+        seeds.append(seed)
+        return behavior_cloning(*pairs, seed=seed, **options)
+
+    monkeypatch.setattr(dagger, "behavior_cloning", watch)
+    dagger_experiment(**SMALL)
+    assert len(seeds) == len(set(seeds)) == 3
 
 
 def test_dagger_is_deterministic_and_leaves_the_surroundings_alone():

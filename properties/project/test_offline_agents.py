@@ -343,6 +343,33 @@ def test_the_target_network_is_renewed_when_its_time_has_come():
             net[-1].bias += 1.0
 
 
+def test_iql_regresses_on_a_copy_that_is_renewed_when_its_time_has_come():
+    q_net, value_net, rows = network(1), network(2, outputs=1), torch.arange(len(LOG))
+    loss = ValueLoss(STEPS, q_net, value_net, 0.7, SMALL)  # an interval of 3
+    for number in range(6):
+        before = loss.known
+        loss(rows)
+        if number % 3 == 0:
+            assert torch.equal(loss.known, loss.logged_values())
+        else:
+            assert torch.equal(loss.known, before)
+            assert not torch.equal(loss.known, loss.logged_values())
+        with torch.no_grad():
+            q_net[-1].bias += 1.0
+
+
+def test_iql_goes_through_the_log_in_other_orders_for_the_policy(monkeypatch):
+    seeds = []
+
+    def watch(*arguments, seed, **options):
+        seeds.append(seed)
+        return gradient_steps(*arguments, seed=seed, **options)
+
+    monkeypatch.setattr(iql, "gradient_steps", watch)
+    learn_iql()
+    assert len(seeds) == len(set(seeds)) == 2
+
+
 def test_targets_computed_at_once_are_those_of_every_batch():
     target_reader = q_learning_targets(GAMMA)
     net, batch = network(1), torch.tensor([5, 3, 0])
@@ -606,6 +633,24 @@ def test_the_comparison_holds_every_method_against_the_exact_solution():
     log = outcome["dataset"]
     assert (log["episodes"], log["episodes_by_randomness"]) == (6, {0.1: 2, 0.5: 2, 1.0: 2})
     assert 0 < log["pair_support"] < log["state_support"] <= 1
+
+
+def test_the_comparison_discounts_as_its_settings_say():
+    outcome = offline_experiment(
+        seed=1,
+        dataset_episodes=3,
+        train_epochs=1,
+        evaluation_episodes=1,
+        settings=replace(SMALL, gamma=0.8),
+    )
+    for name, row in outcome["results"].items():
+        policy = greedy_policy(outcome["scores"][name])
+        exact = start_value(policy, gamma=0.8)
+        assert row["value"] == outcome["fqe"][name]["exact"] == exact
+        assert exact != pytest.approx(start_value(policy), abs=1e-3)
+        if name in ("behavior cloning", "IQL"):
+            drawn = np.exp(rlcheck.stable_log_softmax(outcome["scores"][name]))
+            assert row["sampled_value"] == pytest.approx(start_value(drawn, gamma=0.8))
 
 
 def test_what_a_learner_expects_is_its_largest_value_at_the_starts():

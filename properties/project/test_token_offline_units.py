@@ -33,6 +33,7 @@ from rlcheck.agents._token_networks import (
     decode,
     reweighted,
 )
+from rlcheck.agents._token_report import evaluate_answers, is_good
 from rlcheck.agents._token_solution import expected_rewards, support_values, value_errors
 from rlcheck.agents.token_offline import language_offline_experiment, token_text
 
@@ -144,6 +145,16 @@ def test_other_answers_are_worth_nothing():
     assert answer_reward(0, (*good, END)) == 1
     for other in (good, good[:-1], (*good[:-1], END), (*good, END, END), (END,), ()):
         assert answer_reward(0, other) == 0
+
+
+def test_an_answer_is_good_with_its_end_token_only():
+    for number, prompt in enumerate(PROMPTS):
+        good = encode(ANSWERS[prompt][0].text)
+        assert is_good(number, (*good, END))
+        for other in (good, (*good, PAD), (*good, good[-1]), (*good, END, END), (END,), ()):
+            assert not is_good(number, other)
+    said = [(*encode(ANSWERS[prompt][0].text), PAD) for prompt in PROMPTS]
+    assert evaluate_answers(said)["exact_match"] == 0.0
 
 
 # Batches and masks.
