@@ -14,7 +14,7 @@ test: $(VENV)/dev ## run the fast suite: all laws, the kill matrix, the grader's
 	$(BIN)/pytest -m fast -n auto --dist worksteal
 
 slow: $(VENV)/dev ## run the slow suite
-	$(BIN)/pytest -m slow -n auto --dist worksteal
+	$(BIN)/pytest -m slow -n auto --dist loadgroup
 
 notebooks: $(VENV)/dev ## execute the notebooks, in both languages
 	RLCHECK_LANG=en $(BIN)/pytest --nbmake -n auto notebooks
@@ -37,9 +37,12 @@ benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_logprobs_torch.py --repeats 2
 	$(BIN)/python experiments/benchmark_advantages.py
 	$(BIN)/python experiments/benchmark_agents.py
+	$(BIN)/python experiments/benchmark_grid.py
+	$(BIN)/python experiments/benchmark_dqn.py
+	$(BIN)/python experiments/benchmark_offline.py
 
 docs: $(VENV)/docs ## build the documentation as a static site in build/site
-	$(BIN)/python docs/site/build.py
+	$(BIN)/python docs/site/build.py $(PAGES)
 
 $(VENV)/core: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)

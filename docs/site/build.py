@@ -31,6 +31,9 @@ ROOT = HERE.parents[1]
 PAGES = ROOT / "build" / "pages"
 NOTEBOOKS = ROOT / "notebooks"
 LANGUAGES = {"en": "English", "ru": "Русский"}
+CODES = list(LANGUAGES)
+MODULE = {"en": "Module", "ru": "Модуль"}
+NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("module_*.ipynb"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 REPORT = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 API = {
@@ -139,19 +142,21 @@ def reference() -> Nav:
     return nav
 
 
-def notebooks(languages: list[str]) -> Nav:
+def notebooks(languages: list[str], only: list[str]) -> Nav:
     """The notebooks, executed in each language, as pages."""
     nav: Nav = []
+    chosen = [path for path in sorted(NOTEBOOKS.glob("module_*.ipynb")) if path.stem in only]
     for language in languages:
         pages: Nav = []
-        for path in tqdm(sorted(NOTEBOOKS.glob("module_*.ipynb")), desc=language, disable=None):
-            title = _rendered(path, language)
-            pages.append({title: f"notebooks/{language}/{path.stem}.md"})
+        for path in tqdm(chosen, desc=language, disable=None):
+            _render(path, language)
+            number = int(path.stem.split("_")[1])
+            pages.append({f"{MODULE[language]} {number}": f"notebooks/{language}/{path.stem}.md"})
         nav.append({LANGUAGES[language]: pages})
     return nav
 
 
-def _rendered(path: Path, language: str) -> str:
+def _render(path: Path, language: str) -> None:
     notebook = executed(path, RLCHECK_LANG=language)
     hidden = {"enabled": True, "remove_input_tags": {"narration"}}
     exporter = MarkdownExporter(
@@ -166,8 +171,6 @@ def _rendered(path: Path, language: str) -> str:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     _write(f"notebooks/{language}/{path.stem}.md", text)
-    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return heading[1] if heading else path.stem
 
 
 def _write(name: str, text: str) -> None:
@@ -177,7 +180,8 @@ def _write(name: str, text: str) -> None:
 
 
 def main(
-    language: Annotated[list[str], typer.Option(help="languages of the notebooks")] = [*LANGUAGES],  # noqa: B006
+    language: Annotated[list[str], typer.Option(help="languages of the notebooks")] = CODES,
+    only: Annotated[list[str], typer.Option(help="the notebooks to render")] = NAMES,
     with_notebooks: Annotated[bool, typer.Option(help="execute and render the notebooks")] = True,
 ) -> None:
     """Write the pages, then the site."""
@@ -190,7 +194,7 @@ def main(
     nav.append({"Laws and mistakes": catalogue()})
     nav.append({"Reference": reference()})
     if with_notebooks:
-        nav.append({"Notebooks": notebooks(language)})
+        nav.append({"Notebooks": notebooks(language, only)})
     config.plugins.on_startup(command="build", dirty=False)
     build_site(config)
     typer.echo(f"{config['site_dir']}/index.html")

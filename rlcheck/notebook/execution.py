@@ -7,6 +7,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 __all__ = ["executed", "figures_shown", "final_record"]
 
@@ -24,7 +25,9 @@ def executed(path: Path, *, timeout: float = 1200, **environment: str) -> nbform
     """
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=timeout, resources=where)
+    # Sockets of the file system: nobody else on the machine can listen in.
+    own = Config({"KernelManager": {"transport": "ipc"}})
+    client = NotebookClient(notebook, timeout=timeout, resources=where, config=own)
     client.execute(env=os.environ | environment)
     return notebook
 
