@@ -7,7 +7,6 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 __all__ = ["executed", "figures_shown", "final_record"]
 
@@ -25,9 +24,7 @@ def executed(path: Path, *, timeout: float = 1200, **environment: str) -> nbform
     """
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(path.parent)}}
-    # Sockets of the file system: nobody else on the machine can listen in.
-    own = Config({"KernelManager": {"transport": "ipc"}})
-    client = NotebookClient(notebook, timeout=timeout, resources=where, config=own)
+    client = NotebookClient(notebook, timeout=timeout, resources=where)
     client.execute(env=os.environ | environment)
     return notebook
 
