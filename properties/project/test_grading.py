@@ -499,6 +499,27 @@ def test_what_answers_the_same_call_differently_does_not_pass(write: Write) -> N
         assert law.expected != law.got
 
 
+def test_a_record_keeps_what_was_asked_when_the_law_changes_it_later() -> None:
+    graded = Graded("return_to_go", InProcess({"return_to_go": lambda rewards, gamma=1.0: rewards}))
+    rewards = [1.0]
+    graded(rewards)
+    rewards[0] = 2.0
+    assert graded.calls[0].args == ([1.0],)
+    assert graded.repeat(graded.calls[0]) == [1.0]
+
+
+def test_inputs_that_become_arrays_are_changed_inputs() -> None:
+    def spoils(rewards: list[object], gamma: float = 1.0) -> float:
+        rewards[0] = np.array([1.0, 2.0])
+        return 0.0
+
+    graded = Graded("return_to_go", InProcess({"return_to_go": spoils}))
+    graded.watched([1.0])
+    effects = graded.calls[0].effects
+    assert effects is not None
+    assert effects.changed_arguments
+
+
 def test_a_watched_call_looks_like_any_other(write: Write) -> None:
     for seen in ("warnings.filters[0][0] == 'always'", "warnings.filters[0][0] != 'always'"):
         report = grade(write(twisted(f"1e-15 * ({seen})")), only=["discounted_td_sum"])

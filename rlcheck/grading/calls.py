@@ -282,8 +282,8 @@ class Graded:
         watch: bool,
         backward: Backward | None = None,
     ) -> Watched:
-        """One call, with copies, so that the law keeps what it drew whatever happens to them."""
-        record = Call(args, kwargs, backward=backward)
+        """One call, with copies: the law keeps what it drew, and the record what was asked."""
+        record = Call(snapshot(args), snapshot(kwargs), backward=backward)
         self.calls.append(record)
         given = snapshot(args), snapshot(kwargs)
         try:

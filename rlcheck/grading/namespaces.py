@@ -89,7 +89,7 @@ def enter(layout: list[list[str]]) -> int:
     os.close(mapped[1])
     try:
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC
-        _checked(_libc.unshare(flags | CLONE_NEWUTS), "unshare")
+        _checked(_libc.unshare(flags | CLONE_NEWUTS), "namespaces are not allowed here")
         os.write(unshared[1], b"1")
     finally:
         os.close(unshared[1])

@@ -5,37 +5,30 @@ started for the next call, so that no submission can stop the run.
 """
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
-import secrets
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import time
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
+from rlcheck.grading.frames import Broken, Ended, Frames
 from rlcheck.grading.sandbox import spec_of, start
 from rlcheck.grading.tensors import Backward
 from rlcheck.grading.wire import pack, plain, printable, unpack
 
 CALL_SECONDS = 10.0  # one call
 BROKE = "the process broke the protocol"
-KINDS_OF_MESSAGES = {"answer", "raised", "provided"}
 LOAD_SECONDS = 60.0  # importing the submission: torch alone takes several seconds on a cold disk
 PUBLIC_NAMES = 500
 SAID_SECONDS = 3.0  # for the jail to end everything and say how it went
-KEY_BYTES, NONCE_BYTES, CODE_BYTES = 32, 16, 16
-# An answer may be somewhat larger than the question; a reply may return the question too.
-SPARE_ENTRIES, SPARE_BYTES = 2**14, 2**18
+SPARE_ENTRIES = 2**14  # of an answer, which may have somewhat more entries than the question
 
 
 class CannotLoad(Exception):
@@ -89,8 +82,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._socket: socket.socket | None = None
-        self._key = self._nonce = b""
-        self._largest = SPARE_BYTES
+        self._frames: Frames | None = None
         self.output = ""  # what the last process that ended had printed last
         self.greeting = self._start()
 
@@ -102,7 +94,7 @@ class Worker:
 
     def _start(self) -> Greeting:
         self._process, self._control, self._socket = start(self._spec, self._python)
-        self._key = secrets.token_bytes(KEY_BYTES)
+        self._frames = Frames(self._socket)
         try:
             return self._greet()
         except CannotLoad as error:
@@ -115,8 +107,7 @@ class Worker:
 
     def _greet(self) -> Greeting:
         try:
-            self._send(pack(list(self._functions)), LOAD_SECONDS, first=self._key)
-            return self._greeting(self._receive(time.monotonic() + LOAD_SECONDS))
+            return self._greeting(self._ask(list(self._functions), LOAD_SECONDS))
         except TimedOut:
             raise CannotLoad(f"its import took more than {LOAD_SECONDS:g} s") from None
         except Crashed as crash:
@@ -145,7 +136,7 @@ class Worker:
         backward: Backward | None = None,
     ) -> Watched:
         """One call in the worker; see `Transport`."""
-        if self._socket is None:
+        if self._frames is None:
             try:
                 self._start()
             except CannotLoad as error:
@@ -159,10 +150,7 @@ class Worker:
             "tensors": self._tensors,
             "backward": None if backward is None else list(backward),
         }
-        self._largest = SPARE_BYTES + 4 * len(asked)
-        deadline = time.monotonic() + self._call_seconds
-        self._send(pack(request), self._call_seconds)
-        reply = self._receive(deadline)
+        reply = self._ask(request, self._call_seconds)
         try:
             if "raised" in reply:
                 raise _raised(reply)
@@ -176,69 +164,22 @@ class Worker:
         except Raised:
             raise
         except Exception:  # whatever a hostile answer provokes
-            raise self._broken() from None
+            self._give_up()
+            raise Crashed(BROKE) from None
 
-    def _send(self, data: bytes, seconds: float, first: bytes = b"") -> None:
-        assert self._socket is not None
-        self._nonce = secrets.token_bytes(NONCE_BYTES)
-        if not first and self._is_talking():
-            raise self._broken()
-        self._socket.settimeout(seconds)
+    def _ask(self, question: Any, seconds: float) -> dict[str, Any]:
+        """The answer; without one, the process is ended."""
+        assert self._frames is not None
         try:
-            self._socket.sendall(first + struct.pack("<Q", len(data)) + self._nonce + data)
+            return self._frames.ask(question, seconds)
         except TimeoutError:
             self._give_up()
             raise TimedOut(f"the call took more than {seconds:g} s") from None
-        except OSError:
+        except Broken:
+            self._give_up()
+            raise Crashed(BROKE) from None
+        except Ended:
             raise self._ended() from None
-
-    def _is_talking(self) -> bool:
-        """Whether the process says something before it is asked."""
-        assert self._socket is not None
-        self._socket.setblocking(False)
-        try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK))
-        except OSError:
-            return False
-
-    def _broken(self) -> Crashed:
-        self._give_up()
-        return Crashed(BROKE)
-
-    def _receive(self, deadline: float) -> dict[str, Any]:
-        length, code = struct.unpack("<Q16s", self._read(8 + CODE_BYTES, deadline))
-        if length > self._largest:
-            raise self._broken()
-        data = self._read(length, deadline)
-        true = hashlib.blake2b(self._nonce, key=self._key, digest_size=CODE_BYTES)
-        true.update(data)
-        if not hmac.compare_digest(code, true.digest()):
-            raise self._broken()
-        try:
-            message = unpack(memoryview(data))
-        except Exception:  # whatever a hostile frame provokes
-            raise self._broken() from None
-        if not isinstance(message, dict) or not message.keys() & KINDS_OF_MESSAGES:
-            raise self._broken()
-        return message
-
-    def _read(self, length: int, deadline: float) -> bytearray:
-        assert self._socket is not None
-        data = bytearray(length)
-        view = memoryview(data)
-        while view:
-            try:
-                self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
-                got = self._socket.recv_into(view)
-            except TimeoutError:
-                self._give_up()
-                raise TimedOut(f"the call took more than {self._call_seconds:g} s") from None
-            except OSError:
-                got = 0
-            if not got:
-                raise self._ended()
-            view = view[got:]
-        return data
 
     def _ended(self) -> Crashed:
         """How the process ended, for the report."""
@@ -258,7 +199,7 @@ class Worker:
             RuntimeError: it was never started, because the system refuses the isolation.
         """
         process, control, channel = self._process, self._control, self._socket
-        self._process = self._control = self._socket = None
+        self._process = self._control = self._socket = self._frames = None
         if process is None or control is None or channel is None:
             return None
         with control, channel:
