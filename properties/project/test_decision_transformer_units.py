@@ -832,6 +832,11 @@ def test_evaluation_refuses(options: dict[str, Any], says: str) -> None:
         ask(**options)
 
 
+def test_steps_are_no_episodes() -> None:
+    with pytest.raises(TypeError, match=r"episodes\[0\] is a Step without transitions"):
+        train(list(episode(1.0, 2.0).transitions))
+
+
 def test_greedy_is_true_or_false() -> None:
     with pytest.raises(TypeError, match="greedy is 'no'"):
         ask(greedy="no")

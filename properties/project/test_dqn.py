@@ -457,6 +457,12 @@ def test_training_refuses(options, says):
         trained(**options)
 
 
+@pytest.mark.parametrize("value", [None, "no", 1])
+def test_balanced_is_true_or_false(value):
+    with pytest.raises(TypeError, match=f"balanced is {value!r}"):
+        DqnSettings(balanced=value)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

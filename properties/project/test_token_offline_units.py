@@ -128,6 +128,8 @@ def test_token_text_speaks_the_answers():
         (np.array([[7, 8]]), ValueError, r"sequence has shape \(1, 2\)"),
         ([[7, 8]], ValueError, r"sequence has shape \(1, 2\)"),
         ("the cat", TypeError, "the cat"),
+        (None, TypeError, "sequence is None"),
+        (5, TypeError, "sequence is 5"),
     ],
 )
 def test_token_text_refuses(wrong, error, text):

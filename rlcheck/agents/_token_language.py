@@ -126,7 +126,9 @@ def token_text(sequence: Iterable[int]) -> str:
         ValueError: a token is no index of `WORDS`, or there is a sequence of sequences.
         TypeError: text, or anything else that holds no numbers.
     """
-    given = list(sequence) if not isinstance(sequence, str) else sequence
+    if isinstance(sequence, str) or not isinstance(sequence, Iterable):
+        raise TypeError(f"sequence is {sequence!r}; tokens are due")
+    given = list(sequence)
     if len(given) == 0:
         return ""
     tokens = indices_below("sequence", given, len(WORDS))

@@ -54,12 +54,16 @@ def episode_steps(
     Raises:
         ValueError: there is no episode, an episode is empty or too long, or one of its entries is
             out of range; the text names it.
+        TypeError: an episode has no transitions.
     """
     if len(episodes) == 0:
         raise ValueError("episodes is empty; there is nothing to learn from")
     columns: list[tuple[Tensor, ...]] = []
     for number, episode in enumerate(episodes):
-        steps, name = episode.transitions, f"episodes[{number}]"
+        name = f"episodes[{number}]"
+        if not hasattr(episode, "transitions"):
+            raise TypeError(f"{name} is a {type(episode).__name__} without transitions")
+        steps = episode.transitions
         if not 1 <= len(steps) <= max_steps:
             raise ValueError(f"{name} has {len(steps)} transitions; it must have 1 to {max_steps}")
         seen = [step.observation for step in steps]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcheck._inputs import integer, scalar, unit_interval
+from rlcheck.agents._options import switch
 from rlcheck.agents.q_networks import grid_network
 from rlcheck.agents.replay import ReplayBatch
 from rlcheck.torch import dqn_targets
@@ -30,6 +31,7 @@ class DqnSettings:
 
     Raises:
         ValueError: a number is out of range; the text names it.
+        TypeError: `balanced` is no boolean.
     """
 
     gamma: float = 0.95
@@ -50,6 +52,7 @@ class DqnSettings:
             unit_interval(name, getattr(self, name))
         if self.gamma == 1:
             raise ValueError("gamma is 1; it must be < 1, since the task has no horizon")
+        switch("balanced", self.balanced)
         for name in COUNTS:
             object.__setattr__(self, name, integer(name, getattr(self, name), minimum=1))
         for name in ("learning_rate", "exploration"):
