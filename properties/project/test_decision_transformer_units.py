@@ -471,10 +471,11 @@ def test_a_whole_number_of_epochs_may_be_a_float() -> None:
 
 
 def test_training_is_single_whatever_torch_takes_for_its_default() -> None:
-    model, losses = train()
+    log = [episode(*[0.1] * 11), episode(*[0.3] * 6)]  # shares of 17 are not exact
+    model, losses = train(log)
     torch.set_default_dtype(torch.float64)
     try:
-        again, same = train()
+        again, same = train(log)
         acted = ask(Bandit(), again, greedy=False)
     finally:
         torch.set_default_dtype(torch.float32)

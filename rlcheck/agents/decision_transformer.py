@@ -122,7 +122,7 @@ def train_decision_transformer(
                 optimizer.param_groups[0]["lr"] = rate * (1 - (epoch + first / len(cuts)) / epochs)
                 part = cuts[first : first + batch_size]
                 windows = gather_windows(steps, part, context_steps)
-                share = windows.active.sum() / len(steps.actions)
+                share = windows.active.sum().float() / len(steps.actions)
                 losses[epoch] += _learn(model, optimizer, windows) * share
     return model, losses.tolist()
 
