@@ -4,7 +4,7 @@ Both run on one thread with networks of the same width; both play one grid, and 
 after every episode: the greedy policy from all starts, exactly. Training ends when it reaches 90 %
 there, or with the budget of steps. Stable-Baselines3's exploration is its own: a share of random
 actions that falls to 5 % over its first steps. One row has rlcheck's settings, the other one those
-that suit Stable-Baselines3; where it is not installed, there are none.
+that suit Stable-Baselines3; where it is not installed, they are left out.
 """
 
 import time
@@ -111,7 +111,8 @@ def main(seeds: int = 3, first_seed: int = 1) -> None:
     for name, learn in LEARNERS.items():
         try:
             results = [learn(seed) for seed in range(first_seed, first_seed + seeds)]
-        except ImportError:
+        except ImportError as error:
+            Console().print(f"{name} is left out: {error}")
             continue
         typical = Result(
             int(median(result.steps for result in results)),

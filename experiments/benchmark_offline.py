@@ -167,7 +167,8 @@ def main(seeds: int = 3, first_seed: int = 1) -> None:
         try:
             measure(learn, 0)  # warms up
             results = [measure(learn, seed) for seed in range(first_seed, first_seed + seeds)]
-        except ImportError:
+        except ImportError as error:
+            Console().print(f"{name} is left out: {error}")
             continue
         seconds = median(result.seconds for result in results)
         base = fastest.setdefault(method, seconds)
