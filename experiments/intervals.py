@@ -38,7 +38,14 @@ def mean(results: Sequence[float] | NDArray[np.float64]) -> float:
 def bootstrap(
     results: Sequence[float], statistic: Callable[..., float] = interquartile_mean
 ) -> Interval:
-    """A statistic over seeds with the percentiles of its bootstrap distribution."""
+    """A statistic over seeds with the percentiles of its bootstrap distribution.
+
+    With few seeds it is too narrow: of a mean of normal results such an interval holds the truth
+    in about 84 % of cases for five seeds, 89 % for ten, 93 % for twenty. One result has no
+    interval; its ends are infinite.
+    """
+    if len(results) < 2:
+        return Interval(statistic(results), -np.inf, np.inf)
     interval = stats.bootstrap(
         (np.asarray(results, np.float64),),
         statistic,

@@ -36,7 +36,7 @@ def points():
 
 @pytest.mark.parametrize("name", BETTER)
 @pytest.mark.parametrize(("other", "key"), [(UNCONSTRAINED, "value"), (CLONING, "sampled_value")])
-def test_a_constrained_learner_beats_the_unconstrained_one_and_the_cloned_policy(name, other, key):
+def test_a_constrained_learner_beats_the_unconstrained_one_and_what_cloning_draws(name, other, key):
     gain = bootstrap(measured(name, "value", SEEDS) - measured(other, key, SEEDS), mean)
     assert gain.low > METHODS["gain_low"], gain
     assert gain.value >= METHODS["gain"], gain

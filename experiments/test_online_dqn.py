@@ -1,4 +1,5 @@
-"""DQN and Double DQN solve the key-door grid; two networks overestimate less than one.
+"""DQN and Double DQN solve the key-door grid; on the same
+batches two networks overestimate less than one.
 
 Seeds and thresholds stand in registered/online_dqn.toml.
 """
