@@ -1,5 +1,4 @@
-"""DQN and Double DQN solve the key-door grid; on the same
-batches two networks overestimate less than one.
+"""DQN and Double DQN solve the key-door grid; on shared batches two overestimate less than one.
 
 Seeds and thresholds stand in registered/online_dqn.toml.
 """
