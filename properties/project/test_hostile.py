@@ -6,6 +6,7 @@ statuses its laws may have, its highest score, and what the report's error must 
 
 import ctypes
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
@@ -117,3 +118,19 @@ def test_a_hostile_submission_earns_nothing_and_leaves_nothing(
 @pytest.mark.parametrize("name", OPEN_TOO)
 def test_a_process_alone_bears_the_rough_ones(name: str, graded: Any) -> None:
     check(graded(name, "process"), "process", expected_of(HOSTILE / f"{name}.py"))
+
+
+@pytest.mark.usefixtures("orphans_come_here")
+@pytest.mark.parametrize("tier", sorted({strongest(), "process"}))
+def test_a_grader_that_is_killed_leaves_no_submission_behind(tier: str, tmp_path: Path) -> None:
+    shutil.copy(HOSTILE / "daemon.py", tmp_path)
+    (tmp_path / "honest.py").write_text("import time\ntime.sleep(60)\n")
+    command = ["grade", str(tmp_path / "daemon.py"), "--isolate", tier]
+    running = subprocess.Popen([sys.executable, "-m", "rlcheck.grading.cli", *command])
+    grader = psutil.Process(running.pid)
+    while len(grader.children(recursive=True)) < 2:  # the jail, and the submission that sleeps
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
+    assert left_behind() == []

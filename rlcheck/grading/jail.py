@@ -196,7 +196,6 @@ def main() -> None:
     channel = int(sys.argv[3])
     for number in _DEAF:
         signal.signal(number, signal.SIG_IGN)
-    _ask_the_system(PR_SET_PDEATHSIG, signal.SIGKILL)
     _ask_the_system(PR_SET_CHILD_SUBREAPER, 1)
     with contextlib.suppress(OSError):  # the first to go where memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")

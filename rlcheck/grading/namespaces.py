@@ -24,7 +24,7 @@ SYS_MOUNT_SETATTR = 442  # on every architecture
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
 JOIN_SESSION_KEYRING = 1
-PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 CAPABILITIES_V3 = 0x20080522
 NOBODY = 65534
 SCRATCH = "size=256m,nr_inodes=16k,mode=1777"  # of a private /tmp and /dev/shm
@@ -132,6 +132,7 @@ def _start_init(layout: list[list[str]]) -> int:
             with contextlib.suppress(OSError):
                 os.close(fd)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps orphans
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with the jail
         while True:
             signal.pause()
     os.close(say)
