@@ -125,8 +125,11 @@ def test_artifacts_are_read_without_pickles(folder):
     np.savez(folder / "data" / "curve.npz", rounds=np.arange(3))
     assert Notebook(NAME, folder).artifact("curve")["rounds"].tolist() == [0, 1, 2]
     np.savez(folder / "data" / "objects.npz", names=np.array([None], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
-        Notebook(NAME, folder).artifact("objects")
+    (folder / "data" / "cut.npz").write_bytes(b"PK\x03\x04")
+    (folder / "data" / "empty.npz").touch()
+    for name in ("objects", "cut", "empty"):
+        with pytest.raises(ValueError, match=rf"{name}\.npz does not hold arrays alone; `python"):
+            Notebook(NAME, folder).artifact(name)
 
 
 def test_the_final_record_holds_finite_numbers(folder, capsys):

@@ -28,13 +28,13 @@ def catalog(name: str, language: str) -> Catalog:
     return Catalog(FOLDER / "labels" / language / f"{name}.toml")
 
 
-def patterns_asked(name: str) -> Iterator[str]:
-    """A pattern of the keys that each call asks for; a part computed at run time matches any."""
+def calls(name: str) -> Iterator[tuple[ast.Call, str]]:
+    """Each call that asks for a text, with a pattern of its keys: what is computed matches any."""
     for cell in cells(name):
         for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
             method = asking_method(node)
             if method:
-                yield _pattern(node.args[KEY_PLACE.get(method, 0)])
+                yield node, _pattern(node.args[KEY_PLACE.get(method, 0)])
 
 
 def asking_method(node: ast.AST) -> str | None:
@@ -83,11 +83,20 @@ def test_both_languages_have_the_same_texts_with_the_same_placeholders(name):
 @each_notebook
 def test_every_key_that_is_asked_for_exists_and_every_text_is_asked_for(name):
     keys = set(catalog(name, "en").templates)
-    asked = [
-        (pattern, {k for k in keys if re.fullmatch(pattern, k)}) for pattern in patterns_asked(name)
-    ]
+    asked = [(pattern, {k for k in keys if re.fullmatch(pattern, k)}) for _, pattern in calls(name)]
     assert [pattern for pattern, found in asked if not found] == []
     assert keys - set().union(*(found for _, found in asked)) == set()
+
+
+@each_notebook
+def test_every_value_that_is_given_fills_a_placeholder(name):
+    """A name that Jinja takes for a literal, as `true`, would be none."""
+    placeholders = catalog(name, "en").placeholders()
+    own = {"digits"}  # of `table` itself
+    for node, pattern in calls(name):
+        given = {keyword.arg for keyword in node.keywords} - own
+        asked = [names for key, names in placeholders.items() if re.fullmatch(pattern, key)]
+        assert given <= set().union(*asked), ast.unparse(node)
 
 
 @each_notebook

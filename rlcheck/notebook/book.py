@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from zipfile import BadZipFile
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,7 +19,7 @@ from rlcheck.notebook.figures import STYLE, as_png, contents
 
 __all__ = ["REGENERATE", "Notebook"]
 
-REGENERATE = "python experiments/module_05_artifacts.py"
+REGENERATE = "`python experiments/module_05_artifacts.py`, in the folder above, makes it"
 Choice = TypeVar("Choice")
 
 
@@ -79,9 +80,15 @@ class Notebook:
 
         Raises:
             FileNotFoundError: it is missing; the text names the command that makes it.
+            ValueError: it holds something else than arrays, or pickled objects.
         """
-        with np.load(self._pinned(f"{name}.npz"), allow_pickle=False) as arrays:
-            return dict(arrays)
+        path = self._pinned(f"{name}.npz")
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (ValueError, EOFError, BadZipFile):
+            # NumPy's own text would advise to load pickles.
+            raise ValueError(f"{path} does not hold arrays alone; {REGENERATE} anew") from None
 
     def protocol(self) -> dict[str, Any]:
         """How the pinned results of module 5 were made: seeds, settings, versions, scope.
@@ -94,7 +101,7 @@ class Notebook:
         return record
 
     def _pinned(self, name: str) -> Path:
-        return self._file("data", name, missing=f"`{REGENERATE}` makes it")
+        return self._file("data", name, missing=REGENERATE)
 
     def finish(self, **results: Any) -> None:
         """Print the final record: profile, language, and what was computed, as JSON."""
