@@ -84,7 +84,7 @@ class Notebook:
         """
         path = self._pinned(f"{name}.npz")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays)
         except (ValueError, EOFError, BadZipFile):
             # NumPy's own text would advise to load pickles.
