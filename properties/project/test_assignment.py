@@ -174,6 +174,34 @@ def test_a_hidden_law_shows_its_name_and_hint_and_never_its_input(write: Write) 
     assert report.score == pytest.approx(report.max_score - law.points)
 
 
+TELLTALE = """
+    SEEN = []
+
+    def discounted_td_sum(deltas, gamma):
+        SEEN.append(deltas)
+        print("hidden", deltas)
+        return 0.0
+
+    def discounted_return(rewards, gamma):
+        raise RuntimeError(f"{len(SEEN)} inputs seen")
+"""
+
+
+def test_what_hidden_laws_ask_does_not_show_in_the_reports_of_others(write: Write) -> None:
+    """A submission that remembers its inputs begins anew before and after hidden laws."""
+    report = graded(
+        write,
+        """
+        functions.discounted_td_sum.visibility = "hidden"
+        functions.discounted_return = {}
+        """,
+        TELLTALE,
+    )
+    shown = [law for law in report.laws if law.function == "discounted_return"]
+    assert {law.message for law in shown} == {"RuntimeError: 0 inputs seen"}
+    assert "hidden" not in report.output
+
+
 def test_a_teacher_sees_hidden_laws_whole(write: Write) -> None:
     (law,) = graded(write, HIDDEN, reveal=True).failures
     assert not law.hidden

@@ -62,6 +62,7 @@ class Settings:
     tensors: bool
     gradients: bool
     given: bool = False  # functions of this process are judged, and nothing is loaded
+    hidden: frozenset[str] = frozenset()  # laws whose inputs must not show in others' reports
 
     def load(self) -> AbstractContextManager[Implementation]:
         functions = tuple(FUNCTIONS[name] for name in self.names)
@@ -170,6 +171,7 @@ def grade(
         tensors=tensors or gradients,
         gradients=gradients,
         given=functions is not None,
+        hidden=_hidden(assignment) if assignment and not reveal else frozenset(),
     )
     _check_expected(expected_failures or {}, settings)
     report = Report(
@@ -216,6 +218,11 @@ def grade(
     settle(report, assignment, reveal=reveal, expected_failures=expected_failures or {})
     report.seconds = round(time.monotonic() - started, 3)
     return report
+
+
+def _hidden(assignment: Assignment) -> frozenset[str]:
+    terms = assignment.terms(assignment.laws()).items()
+    return frozenset(law for law, t in terms if assignment.is_hidden(t.visibility))
 
 
 def _check_expected(expected_failures: Mapping[str, str], settings: Settings) -> None:
@@ -324,8 +331,30 @@ def _judge_in_child(settings: Settings, name: str) -> bytes:
 
 
 def _judge_function(settings: Settings, name: str, loaded: Implementation) -> list[LawReport]:
+    """The verdicts of one function; hidden laws are judged last, in a process of their own.
+
+    What a submission remembers of their inputs ends with that process, and shows nowhere.
+    """
+    laws = settings.laws(name)
+    hidden = [law for law in laws if law.id in settings.hidden]
+    verdicts = _verdicts(settings, [law for law in laws if law not in hidden], loaded)
+    if hidden:
+        loaded.start_afresh()
+        verdicts += _verdicts(settings, hidden, loaded)
+        loaded.start_afresh()
+    everything = [call for verdict in verdicts for call in verdict.calls]
+    refuses_everything = all(isinstance(call.outcome, Raised) for call in everything)
+    if everything and refuses_everything and settings.law is None:
+        for verdict in verdicts:  # a function that refuses everything has earned nothing
+            if verdict.holds:
+                verdict.status, verdict.message = "failed", "it answers no call at all"
+    return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
+
+
+def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:
+    """Each law run, and then a few calls of those that hold asked again."""
     verdicts: list[Verdict] = []
-    for law in settings.laws(name):
+    for law in laws:
         left = settings.deadline - time.monotonic()
         verdicts.append(
             run(
@@ -341,13 +370,7 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
     for verdict in verdicts:
         if verdict.holds and time.monotonic() < settings.deadline:
             ask_again(verdict, loaded.transport)
-    everything = [call for verdict in verdicts for call in verdict.calls]
-    refuses_everything = all(isinstance(call.outcome, Raised) for call in everything)
-    if everything and refuses_everything and settings.law is None:
-        for verdict in verdicts:  # a function that refuses everything has earned nothing
-            if verdict.holds:
-                verdict.status, verdict.message = "failed", "it answers no call at all"
-    return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
+    return verdicts
 
 
 def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings) -> LawReport:

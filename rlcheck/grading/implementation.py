@@ -49,6 +49,11 @@ class Implementation:
         """The function under test, for a law."""
         return Graded(name, self.transport)
 
+    def start_afresh(self) -> None:
+        """End the process that holds a submission; the next call starts another one."""
+        if isinstance(self.transport, Worker):
+            self.transport.close()
+
     @property
     def provides(self) -> tuple[str, ...]:
         return tuple(n for n, r in self.resolutions.items() if r.status != "missing")

@@ -53,6 +53,7 @@ def _settle_assignment(report: Report, assignment: Assignment, reveal: bool) -> 
     for law in report.laws:
         if law.hidden:
             _hide(law)
+            report.output = ""  # it may hold the inputs
 
 
 def _block(laws: list[LawReport], terms: dict[str, Terms]) -> None:
