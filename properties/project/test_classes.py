@@ -182,7 +182,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_goes_on_there(
     summary = grade_class(submissions, FEW, tmp_path, grader_of(reports, asked, stop_at="boris"))
     assert summary.unfinished == ["anna", "boris"]
     assert not summary.complete
-    assert b"anna,,,not graded yet" in as_csv(summary)
+    assert b"anna,,,not graded yet,," in as_csv(summary)
     summary = grade_class(submissions, FEW, tmp_path, grader_of(reports, asked))
     assert summary.complete
     assert asked == ["package", "carl", "boris", "anna"]
@@ -203,6 +203,16 @@ def test_the_summary_counts_lost_laws_and_likely_mistakes() -> None:
     assert (mistake.id, mistake.submissions) == ("f.slips", ["anna", "boris"])
     assert [s.problem for s in summary.submissions] == ["", "", "SyntaxError", "its grader died"]
     assert [s.ungradable for s in summary.submissions] == [False, False, False, True]
+
+
+def test_what_is_asked_for_and_missing_or_blocked_is_told_as_such() -> None:
+    report = report_of({"a": "1"})
+    for function, status in (("g", "missing"), ("h", "skipped"), ("k", "blocked")):
+        report.laws.append(LawReport(f"{function}::x", function, "", status))
+        kept = "missing" if status in ("missing", "skipped") else "failed"
+        report.functions[function] = FunctionReport(kept)
+    (standing,) = summarised({"anna": report}).submissions
+    assert standing.lost == ["f", "g (missing)", "k (blocked)"]
 
 
 def test_rare_wrong_answers_that_two_share_are_told_and_common_ones_are_not() -> None:
@@ -280,7 +290,7 @@ def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     assert len(list((tmp_path / "rlcheck-results").glob("*.json"))) == 4
     assert "4 submissions, 0 graded now" in run(str(folder))[1]
     code, said = run(str(folder), "--report", "junit=class.xml")
-    assert (code, "KIND one of json, csv, html" in said) == (EXIT_USAGE, True)
+    assert (code, "KIND of a class, one of json, csv, html" in said) == (EXIT_USAGE, True)
     code, said = run(str(folder / "notes"))
     assert (code, "holds no submission" in said) == (EXIT_USAGE, True)
 

@@ -74,6 +74,10 @@ def test_a_report_is_written_whatever_happens(tmp_path: Path) -> None:
         (["grade", "x.py", "--examples", "0"], "--examples"),
         (["grade"], "Missing argument"),
         (["replay", "returns::nothing", "x.py"], "there is no law 'returns::nothing'"),
+        (
+            ["replay", "discounted_td_sum_telescops", "x.py"],
+            "did you mean returns::discounted_td_sum_telescopes?",
+        ),
         (["laws", "nothing"], "'nothing' is no function, module or course part"),
         (["no-such-command"], "No such command"),
     ],

@@ -84,4 +84,4 @@ def test_the_assignment_of_the_guide_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(guide.split("```toml\n")[1].split("```")[0])
     assignment = read_assignment(tmp_path / "a.toml")
     assert assignment.functions["double_dqn_targets"].requires == ("dqn_targets",)
-    assert assignment.groups["refusals"].cap == 0.5
+    assert assignment.groups["refusals"].cap == 0.25

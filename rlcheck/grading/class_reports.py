@@ -33,7 +33,7 @@ def as_csv(report: ClassReport) -> bytes:
         row = [s.name, f"{s.score:g}", f"{s.max_score:g}", s.problem, " ".join(s.mistakes), *cells]
         rows.writerow([_inert(cell) for cell in row])
     for name in report.unfinished:
-        rows.writerow([_inert(name), "", "", "not graded yet"])
+        rows.writerow([_inert(name), "", "", "not graded yet", "", *[""] * len(functions)])
     return text.getvalue().encode()
 
 
@@ -80,11 +80,10 @@ def _scores(report: ClassReport) -> Table:
     table.add_column(overflow="fold", style="dim")
     for s in report.submissions:
         full = s.score == s.max_score and not s.problem
-        lost = [name for name, status in s.functions.items() if status not in ("passed", "missing")]
         table.add_row(
             s.name,
             Text(f"{s.score:g}/{s.max_score:g}", style="green" if full else "red"),
-            s.problem or ", ".join(lost),
+            s.problem or ", ".join(s.lost),
         )
     return table
 

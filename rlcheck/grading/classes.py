@@ -134,6 +134,16 @@ class Standing(msgspec.Struct):
     ungradable: bool = False  # which is rlcheck's doing, not the submission's
     seconds: float = 0.0
 
+    @property
+    def lost(self) -> list[str]:
+        """The functions that are asked for and do not hold, with what became of them."""
+        said = {"failed": ""}
+        return [
+            f"{name}{said.get(status, f' ({status})')}"
+            for name, status in self.functions.items()
+            if status not in ("passed", "skipped")
+        ]
+
 
 class LawCount(msgspec.Struct):
     """How many submissions lose a law, of those that were judged on it."""
@@ -253,12 +263,19 @@ def _standing(name: str, report: Report) -> Standing:
         name=name,
         score=report.score,
         max_score=report.max_score,
-        functions={f: entry.status for f, entry in report.functions.items()},
+        functions={f: _status(report, f) for f in report.functions},
         mistakes=sorted({law.diagnosis.id for law in report.laws if law.diagnosis}),
         problem=report.error or report.fault,
         ungradable=report.exit_code == EXIT_GRADER,
         seconds=report.seconds,
     )
+
+
+def _status(report: Report, function: str) -> str:
+    """A function's status; "skipped" where it is not asked for, "blocked" where it waits."""
+    statuses = {law.status for law in report.laws if law.function == function}
+    waits = statuses in ({"skipped"}, {"blocked"})
+    return statuses.pop() if waits else report.functions[function].status
 
 
 def _law_counts(reports: Iterable[Report]) -> list[LawCount]:

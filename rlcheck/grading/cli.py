@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -26,7 +27,7 @@ from rich.progress import (
 )
 
 from rlcheck import __version__
-from rlcheck.catalogue import COURSES, MODULES, Function, select
+from rlcheck.catalogue import COURSES, FUNCTIONS, MODULES, Function, select
 from rlcheck.grading.assignment import Assignment, read_assignment
 from rlcheck.grading.class_reports import CLASS_KINDS, print_class, render_class
 from rlcheck.grading.classes import (
@@ -357,7 +358,13 @@ def _law(law_id: str) -> Law:
     laws = [law for f in functions for g in (False, True) for law in laws_of(f, gradients=g)]
     known = {law.id: law for law in laws}
     if wanted not in known:
-        _usage(f"there is no law {law_id!r}; `rlcheck laws` lists them")
+        everything = [law.id for f in FUNCTIONS.values() for law in laws_of(f)]
+        names = {law.partition("::")[2]: law for law in everything}
+        near = get_close_matches(wanted, everything, n=1) or [
+            names[name] for name in get_close_matches(wanted.rpartition("::")[2], names, n=1)
+        ]
+        meant = f"did you mean {near[0]}? " if near else ""
+        _usage(f"there is no law {law_id!r}; {meant}`rlcheck laws` lists them")
     return known[wanted]
 
 
@@ -372,7 +379,8 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
     """A kind of report and a path that can be written, which is found out before the run."""
     kind, equals, name = text.partition("=")
     if not equals or name in ("", "-") or kind not in kinds:
-        _usage(f"--report {text}: KIND=PATH is due, with KIND one of {', '.join(kinds)}")
+        whose = "of a class, " if kinds == CLASS_KINDS else ""
+        _usage(f"--report {text}: KIND=PATH is due, with KIND {whose}one of {', '.join(kinds)}")
     path = Path(name).expanduser()
     try:
         if path.exists() and Path(target).exists() and path.samefile(target):

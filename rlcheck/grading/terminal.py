@@ -58,6 +58,8 @@ def _header(report: Report) -> RenderableType:
     version = f" {report.version}" if report.version else ""
     facts = f"rlcheck {report.rlcheck} · seed {report.seed} · {report.examples} examples a law"
     where = WHERE.get(report.isolation, f"shut off by {report.isolation}")
+    if report.error:
+        where = "not run"
     if report.tensors:
         where += " with tensors" + (" and gradients" if report.gradients else "")
     title = f"{report.assignment}: " if report.assignment else ""
@@ -75,7 +77,7 @@ def _functions(report: Report) -> RenderableType:
     for name, entry in shown.items():
         style = STYLES[entry.status]
         count = f"{entry.passed}/{entry.laws}" if entry.status in ("passed", "failed") else ""
-        note = entry.message or _diagnoses(report, name)
+        note = entry.message or _diagnoses(report, name) or _waiting(report, name)
         table.add_row(
             Text(SIGNS.get(entry.status, "✗"), style=style),
             Text(name, style="bold" if entry.status == "failed" else ""),
@@ -94,6 +96,11 @@ def _functions(report: Report) -> RenderableType:
             label = "" if missing.row_count else "not defined"
             missing.add_row(label, module, ", ".join(names))
     return Group(table, Text(), missing, Text())
+
+
+def _waiting(report: Report, name: str) -> str:
+    count = sum(law.status == "blocked" for law in report.laws if law.function == name)
+    return f"blocked: {count}" if count else ""
 
 
 def _diagnoses(report: Report, name: str) -> str:
@@ -152,7 +159,7 @@ def _summary(report: Report) -> RenderableType:
     parts = [
         Text.assemble(
             (
-                f"{report.score:g} of {report.max_score:g} {unit}",
+                f"{round(report.score, 2):g} of {round(report.max_score, 2):g} {unit}",
                 "bold green" if passed else "bold red",
             ),
             f" · {fail if lost else 'all laws hold'} · {report.seconds:.1f} s",

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from rlcheck.grading.classes import ClassReport, Standing
+from rlcheck.grading.classes import ClassReport
 from rlcheck.grading.render.formulas import as_html
 from rlcheck.grading.render.frame import page
 
@@ -17,14 +17,7 @@ def render(report: ClassReport, *, lang: str = "en") -> bytes:
         report=report,
         scores=_scores(report),
         sentence=lambda text: Markup(as_html(text)),
-        lost=_lost,
     )
-
-
-def _lost(standing: Standing) -> list[str]:
-    """The functions that a submission has and that do not hold."""
-    unjudged = ("passed", "missing", "skipped")
-    return [name for name, status in standing.functions.items() if status not in unjudged]
 
 
 def _scores(report: ClassReport) -> list[int]:
