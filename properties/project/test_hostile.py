@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +42,26 @@ def expected_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def orphans_come_here() -> Iterator[None]:
-    """Whatever escapes its own parents becomes a child of this process."""
+def left_behind() -> Iterator[Callable[[], list[psutil.Process]]]:
+    """What lives a moment later of the processes that come from this one since the test began.
+
+    Whatever escapes its own parents becomes a child of this process.
+    """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    yield
+    before = set(psutil.Process().children(recursive=True))  # as multiprocessing's own
+
+    def living(seconds: float = 3.0) -> list[psutil.Process]:
+        give_up = time.monotonic() + seconds
+        while True:
+            since = set(psutil.Process().children(recursive=True)) - before
+            found = [c for c in since if c.is_running() and c.status() != psutil.STATUS_ZOMBIE]
+            if not found or time.monotonic() > give_up:
+                return found
+            time.sleep(0.02)
+
+    yield living
     prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def left_behind(seconds: float = 3.0) -> list[psutil.Process]:
-    """Living processes that come from this one, after a moment."""
-    give_up = time.monotonic() + seconds
-    while True:
-        children = psutil.Process().children(recursive=True)
-        living = [c for c in children if c.is_running() and c.status() != psutil.STATUS_ZOMBIE]
-        if not living or time.monotonic() > give_up:
-            return living
-        time.sleep(0.02)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -66,7 +69,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orphans_come_here: None) -> Any:
+def graded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    left_behind: Callable[[], list[psutil.Process]],
+) -> Any:
     """Grade one of the files, as a copy, with short limits."""
     monkeypatch.setattr(submission, "LOAD_SECONDS", 5.0)
     monkeypatch.setenv("A_TOKEN", "secret-of-the-grader")
@@ -120,9 +127,10 @@ def test_a_process_alone_bears_the_rough_ones(name: str, graded: Any) -> None:
     check(graded(name, "process"), "process", expected_of(HOSTILE / f"{name}.py"))
 
 
-@pytest.mark.usefixtures("orphans_come_here")
 @pytest.mark.parametrize("tier", sorted({strongest(), "process"}))
-def test_a_grader_that_is_killed_leaves_no_submission_behind(tier: str, tmp_path: Path) -> None:
+def test_a_grader_that_is_killed_leaves_no_submission_behind(
+    tier: str, tmp_path: Path, left_behind: Callable[[], list[psutil.Process]]
+) -> None:
     shutil.copy(HOSTILE / "daemon.py", tmp_path)
     (tmp_path / "honest.py").write_text("import time\ntime.sleep(60)\n")
     command = ["grade", str(tmp_path / "daemon.py"), "--isolate", tier]
