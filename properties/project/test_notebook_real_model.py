@@ -8,7 +8,9 @@ from typing import Any
 import nbformat
 import pytest
 
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "module_06_llm_policy.ipynb"
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "module_06_llm_policy.ipynb"
 TOLERANCE = 1e-3  # the notebook's own
 
 pytestmark = [

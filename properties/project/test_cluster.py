@@ -7,6 +7,8 @@ import pytest
 from rlcheck.grading.classes import Settings, grade_class, submissions_in
 from rlcheck.grading.crowd import Cluster, Cores
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray")
 
 SUBMISSION = "def discounted_td_sum(deltas, gamma):\n    return {}\n"

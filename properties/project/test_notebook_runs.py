@@ -11,7 +11,9 @@ import pytest
 from rlcheck.notebook import Catalog
 from rlcheck.notebook.execution import executed, figures_shown, final_record
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
 RUNS = [("full", "en"), ("smoke", "ru")]  # smoke in English too: `pytest --nbmake notebooks`
 WORD = re.compile(r"[A-Za-zА-Яа-яё]{4,}")
 CYRILLIC = re.compile("[а-яё]", re.IGNORECASE)

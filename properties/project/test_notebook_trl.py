@@ -8,7 +8,9 @@ from typing import Any
 import nbformat
 import pytest
 
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "module_11_agents.ipynb"
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "module_11_agents.ipynb"
 
 pytestmark = [
     pytest.mark.skipif(find_spec("trl") is None, reason="the extra trl is not installed"),

@@ -17,6 +17,8 @@ import pytest
 import rlcheck
 from rlcheck.grading.report import EXIT_GRADER, from_json
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 import math
 import numpy as np
