@@ -13,8 +13,9 @@ demo: $(VENV)/core ## grade the bundled example submission
 test: $(VENV)/dev ## run the fast suite: all laws, the kill matrix, the grader's tests
 	$(BIN)/pytest -m fast -n auto --dist worksteal
 
-slow: $(VENV)/dev ## run the slow suite
-	$(BIN)/pytest -m slow -n auto --dist loadgroup
+slow: $(VENV)/dev ## run the slow suite; tests of one experiment share what they train
+	$(BIN)/pytest -m slow -n auto --dist worksteal properties
+	$(BIN)/pytest -m slow -n auto --dist loadfile experiments
 
 notebooks: $(VENV)/dev ## execute the notebooks, in both languages
 	RLCHECK_LANG=en $(BIN)/pytest --nbmake -n auto notebooks
