@@ -6,6 +6,7 @@ the pages load nothing from elsewhere.
 """
 
 import inspect
+import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -184,7 +185,8 @@ def main(
     only: Annotated[list[str], typer.Option(help="the notebooks to render")] = NAMES,
     with_notebooks: Annotated[bool, typer.Option(help="execute and render the notebooks")] = True,
 ) -> None:
-    """Write the pages, then the site."""
+    """Write the pages, then the site; a link that leads nowhere is an error."""
+    logging.basicConfig(level=logging.WARNING)
     shutil.rmtree(PAGES, ignore_errors=True)
     PAGES.mkdir(parents=True)
     shutil.copy(HERE / "site.css", PAGES)
