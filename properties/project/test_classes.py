@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -273,6 +275,33 @@ def test_a_grader_that_dies_is_replaced_and_costs_nobody_else_a_result(
     ungradable = {s.name: s.problem for s in summary.submissions if s.ungradable}
     assert ungradable == {"boris": "its grader died, twice"}
     assert len(summary.submissions) == 4
+
+
+@dataclass(frozen=True)
+class Waiting(Settings):
+    """Settings under which boris kills his grader once a report of another has been used."""
+
+    used: Path = Path()
+
+    def grade(self, submission: Submission) -> Report:
+        if submission.name == "boris":
+            while not self.used.exists():
+                time.sleep(0.02)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().grade(submission)
+
+
+def test_a_grader_may_die_while_a_report_is_being_used(folder: Path, tmp_path: Path) -> None:
+    settings = Waiting(only=FEW.only, options=FEW.options, used=tmp_path / "used")
+    before = set(active_children())
+    graded = []
+    for submission, report in Cores(2)(settings, submissions_in([str(folder)])):
+        graded.append((submission.name, report.fault))
+        settings.used.touch()
+        while len(graded) == 1 and set(active_children()) - before:
+            time.sleep(0.02)  # until the pool has noticed, and has ended its processes
+    assert sorted(graded)[1] == ("boris", "its grader died, twice")
+    assert sorted(name for name, _ in graded) == ["anna", "boris", "carl", "package"]
 
 
 def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

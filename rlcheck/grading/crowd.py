@@ -51,8 +51,12 @@ def _in_pool(
     with _pool(jobs) as pool:
         while running or (rest and not broken):
             while rest and not broken and len(running) < jobs:
-                submission = rest.popleft()
-                running[pool.submit(_graded, settings, submission)] = submission
+                try:
+                    future = pool.submit(_graded, settings, rest[0])
+                except BrokenProcessPool:  # a process died while a report was being used
+                    broken = True
+                else:
+                    running[future] = rest.popleft()
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 submission = running.pop(future)
                 try:
