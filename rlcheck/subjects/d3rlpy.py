@@ -201,7 +201,8 @@ def cql_discrete_penalty(q_values: Any, action: Any) -> Any:
     d3rlpy's loss is the mean of a batch, so that each state is a batch of one.
     """
     values = torch.from_numpy(np.array(q_values, dtype=float))
-    rows, actions = torch.atleast_2d(values), torch.from_numpy(np.atleast_1d(action).astype(int))
+    rows = values.reshape(-1, values.shape[-1])
+    actions = torch.from_numpy(np.atleast_1d(np.asarray(action, dtype=np.int64)))
     algo = _implementation(DiscreteCQLImpl, rows.shape[1], alpha=1.0)
     losses = [
         float(algo._compute_conservative_loss(row[None], chosen[None]))
@@ -255,7 +256,7 @@ def behavior_support_mask(probabilities: Any, threshold_ratio: float) -> Any:
 
 
 def _episode(rewards: Any, dtype: type) -> Episode:
-    column = np.array(rewards, dtype=dtype).reshape(-1, 1)
+    column: Any = np.array(rewards, dtype=dtype).reshape(-1, 1)
     return Episode(np.zeros_like(column), np.zeros_like(column), column, terminated=True)
 
 

@@ -15,7 +15,7 @@ __all__ = ["discounted_return", "discounted_td_sum", "potential_shaping"]
 __version__ = version("imitation")
 
 
-class _Base(RewardNet):
+class _Base(RewardNet):  # type: ignore[misc]
     """The reward that is shaped: what stands in the place of the action."""
 
     def forward(

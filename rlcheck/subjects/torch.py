@@ -60,5 +60,5 @@ def cql_discrete_penalty(q_values: Any, action: Any) -> Any:
 
 def behavior_logprob(distribution: Any, token: int) -> float:
     """`torch.distributions.Categorical(probs).log_prob(token)`."""
-    chances = Categorical(probs=_tensor(distribution), validate_args=False)
+    chances: Any = Categorical(probs=_tensor(distribution), validate_args=False)
     return float(chances.log_prob(torch.tensor(int(token))))
