@@ -1,0 +1,5 @@
+"""Laws that hold for any Gymnasium environment, and `check_env`, which runs them."""
+
+from rlcheck.grading.environments.check import Environments, Finding, check_env
+
+__all__ = ["Environments", "Finding", "check_env"]
