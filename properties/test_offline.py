@@ -374,7 +374,7 @@ def test_expectile_loss_scales_with_the_square(expectile_loss, differences, expe
     L(c u) = c² L(u), here for powers of 2.
     """
     scaled = [u * 2.0**power for u in differences]
-    expected = floats(expectile_loss(differences, expectile)) * 4.0**power
+    expected = np.float64(floats(expectile_loss(differences, expectile))) * 4.0**power
     got = expectile_loss(scaled, expectile)
     assert_close(got, expected, terms=expected, count=len(differences))
 

@@ -25,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from rlcheck import __version__
 from rlcheck.catalogue import COURSES, FUNCTIONS, MODULES, Function, select
@@ -40,6 +41,7 @@ from rlcheck.grading.classes import (
 )
 from rlcheck.grading.crowd import Cluster, Cores
 from rlcheck.grading.grade import DEFAULT_SEED, grade
+from rlcheck.grading.interpreter import UnfitInterpreter, interpreter
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.render import KINDS, LANGUAGES, render
 from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_PASSED, EXIT_USAGE, Report
@@ -53,6 +55,7 @@ from rlcheck.grading.terminal import (
     print_report,
 )
 from rlcheck.mistakes import mistakes_of
+from rlcheck.subjects import subjects
 
 app = typer.Typer(
     name="rlcheck",
@@ -82,6 +85,13 @@ Isolate = Annotated[
         metavar="TIER",
         help="How a submission is shut off: process, namespaces, bubblewrap, or strongest, which "
         "files get anyway.",
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="The interpreter that runs the target, in a worker; it needs numpy and msgspec.",
     ),
 ]
 Tensors = Annotated[
@@ -126,8 +136,8 @@ def grade_command(
         list[str],
         typer.Argument(
             metavar="TARGET...",
-            help="A file, a package folder, a dotted module; several, or a folder of submissions, "
-            "make a class.",
+            help="A file, a package folder, a dotted module, or a library that has an adapter "
+            "(`rlcheck libraries`); several, or a folder of submissions, make a class.",
         ),
     ],
     only: Annotated[
@@ -151,6 +161,14 @@ def grade_command(
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
+    python: Python = None,
+    refusals: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether it must refuse bad input; libraries need not, unless this asks for it.",
+            show_default=False,
+        ),
+    ] = None,
     tensors: Tensors = False,
     gradients: Annotated[
         bool,
@@ -192,6 +210,8 @@ def grade_command(
         "examples": examples,
         "seed": seed,
         "isolate": _isolated(isolate, target),
+        "python": _python(python),
+        "refusals": refusals,
         "tensors": tensors,
         "gradients": gradients,
         "call_seconds": call_seconds,
@@ -235,6 +255,18 @@ def laws(name: Name = None) -> None:
         print_laws(function, found, console, in_full=function.name == name)
         count += len(found)
     console.print(f"{count} laws")
+
+
+@app.command()
+def libraries() -> None:
+    """List the public libraries that can be graded by name, and what each needs."""
+    table = Table("name", "library", "functions", "known to differ", "needs", box=None)
+    for library in subjects():
+        count = sum(len(entry.laws) for entry in library.declared)
+        needs = "" if not library.missing else library.install
+        provided = str(len(library.provides))
+        table.add_row(library.name, library.title, provided, f"{count} laws", needs)
+    console.print(table)
 
 
 @app.command()
@@ -290,6 +322,7 @@ def replay(
     examples: Examples = EXAMPLES,
     seed: Seed = DEFAULT_SEED,
     isolate: Isolate = None,
+    python: Python = None,
     tensors: Tensors = False,
     gradients: Annotated[
         bool, typer.Option("--gradients", help="As --tensors; a law of gradients needs neither.")
@@ -307,6 +340,7 @@ def replay(
         examples=examples,
         seed=seed,
         isolate=_isolated(isolate, target),
+        python=_python(python),
         tensors=tensors,
         gradients=found.of_gradients,
         call_seconds=call_seconds,
@@ -342,6 +376,16 @@ def _isolated(tier: str | None, target: str) -> str | None:
     if tier and tier != "strongest" and (reason := obstacle(tier, Path(target))):
         _usage(f"--isolate {tier}: {reason}")
     return tier
+
+
+def _python(program: str | None) -> str | None:
+    """The interpreter, which is asked before the run."""
+    if program:
+        try:
+            interpreter(program)
+        except UnfitInterpreter as error:
+            _usage(f"--python {error}")
+    return program
 
 
 def _need_torch(what: str, needed: bool) -> None:

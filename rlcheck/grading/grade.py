@@ -28,6 +28,7 @@ from rlcheck.grading.implementation import (
     implementation_of,
     load,
 )
+from rlcheck.grading.interpreter import UnfitInterpreter
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
@@ -35,6 +36,7 @@ from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import end_with_parent
+from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
@@ -61,6 +63,8 @@ class Settings:
     deadline: float
     tensors: bool
     gradients: bool
+    python: str | None = None
+    refusals: bool = True  # whether laws that ask for errors are among them
     given: bool = False  # functions of this process are judged, and nothing is loaded
     hidden: frozenset[str] = frozenset()  # laws whose inputs must not show in others' reports
 
@@ -73,6 +77,7 @@ class Settings:
             alone=self.alone,
             call_seconds=self.call_seconds,
             tensors=self.tensors,
+            python=self.python,
         )
 
     def replay(self, law: Law) -> str:
@@ -86,6 +91,8 @@ class Settings:
         command += [f"--seed {self.seed}", f"--examples {self.examples}"]
         if self.isolate:
             command.append(f"--isolate {self.isolate}")
+        if self.python:
+            command.append(f"--python {shlex.quote(self.python)}")
         if self.call_seconds != CALL_SECONDS:
             command.append(f"--call-seconds {self.call_seconds:g}")
         if self.tensors and not law.of_gradients:
@@ -96,7 +103,8 @@ class Settings:
         """The laws of one function that are to run."""
         function = FUNCTIONS[name]
         of_gradients = laws_of(function, gradients=True) if self.gradients else ()
-        return [law for law in (*laws_of(function), *of_gradients) if self.law in (None, law.id)]
+        found = [law for law in (*laws_of(function), *of_gradients) if self.law in (None, law.id)]
+        return [law for law in found if self.refusals or self.law or not law.of_refusals]
 
 
 def grade(
@@ -109,6 +117,8 @@ def grade(
     isolate: str | None = None,
     alone: bool = False,
     keep_output: bool = False,
+    python: str | None = None,
+    refusals: bool | None = None,
     tensors: bool = False,
     gradients: bool = False,
     call_seconds: float = CALL_SECONDS,
@@ -135,6 +145,9 @@ def grade(
             None runs files in the strongest that can be had, and modules in this process.
         alone: True hides from a file what lies beside it, where files are hidden.
         keep_output: True keeps the last that an isolated target printed, in one process.
+        python: the interpreter that runs the target, in a worker; None means this one.
+        refusals: False leaves out the laws that ask for an error where the input is bad; None
+            does so for libraries alone, which leave the check to their caller.
         tensors: True calls the target with PyTorch tensors in place of arrays and lists.
         gradients: True judges the gradients of its answers too, which implies `tensors`.
         call_seconds: limit of one call into the target.
@@ -147,17 +160,20 @@ def grade(
         functions: what is judged in place of what a target holds, by the contract's names; the
             target is then only what the report calls them.
         expected_failures: law ids with the reason why they are known to fail. Such a law does not
-            count; where it holds after all, it is lost, so that the declaration is removed.
+            count; where it holds after all, it is lost, so that the declaration is removed. None
+            takes what is declared of a library; what is not graded here is left out of that.
 
     Raises:
-        ValueError: the tier cannot be had, `only` holds an unknown name, the assignment's seed
-            lacks its secret, or `expected_failures` names what is no law of what is graded.
+        ValueError: the tier or the interpreter cannot be had, `only` holds an unknown name, the
+            assignment's seed lacks its secret, or `expected_failures` names what is no law of what
+            is graded.
     """
     started = time.monotonic()
     if assignment is not None:
         only = tuple(assignment.functions)
         seed, examples = assignment.seed_of(target), assignment.examples or examples
         tensors, gradients = assignment.tensors or tensors, assignment.gradients or gradients
+    library = subject(target) if functions is None else None
     settings = Settings(
         target=target,
         names=tuple(function.name for function in select(tuple(only))),
@@ -170,9 +186,14 @@ def grade(
         deadline=started + total_seconds,
         tensors=tensors or gradients,
         gradients=gradients,
+        python=python,
+        refusals=(library is None) if refusals is None else refusals,
         given=functions is not None,
         hidden=_hidden(assignment) if assignment and not reveal else frozenset(),
     )
+    if expected_failures is None and library is not None and law is None:
+        known = {law.id for name in settings.names for law in settings.laws(name)}
+        expected_failures = library.expected_failures(known)
     _check_expected(expected_failures or {}, settings)
     report = Report(
         target=target,
@@ -207,7 +228,7 @@ def grade(
         report.isolation_note = note(report.isolation)
         unloadable = Resolution("unloadable")
         _plan(report, settings, dict.fromkeys(settings.names, unloadable), asked_for=True)
-    except TierUnavailable:
+    except (TierUnavailable, UnfitInterpreter):
         raise
     except KeyboardInterrupt:
         report.fault = "interrupted; laws that were not reached are ungradable"

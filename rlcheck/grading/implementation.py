@@ -17,9 +17,11 @@ from typing import Any, Literal
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, Function
 from rlcheck.grading.calls import Graded, InProcess, Transport
+from rlcheck.grading.interpreter import HERE, interpreter
 from rlcheck.grading.sandbox import TIERS, TierUnavailable, obstacle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import parameters, printable
+from rlcheck.subjects import Subject, subject
 
 ENTRY_POINTS = "rlcheck.implementations"
 REFERENCE = "rlcheck"
@@ -101,32 +103,60 @@ def load(
     call_seconds: float = CALL_SECONDS,
     tensors: bool = False,
     alone: bool = False,
+    python: str | None = None,
 ) -> Iterator[Implementation]:
     """Load a target for as long as the context lasts.
 
     A path is loaded in a worker process, in the tier `isolate` or the strongest that can be had;
-    a module or an entry point in this process, unless `isolate` names a tier or "strongest".
+    a module, an entry point or a library that has an adapter in this process, unless `isolate`
+    names a tier or "strongest", or `python` another interpreter.
     With `tensors`, its arguments arrive as tensors; where files are hidden, a file that is `alone`
     does not see what lies beside it.
 
     Raises:
         CannotLoad: with one line that says what is wrong.
         TierUnavailable: the text says why the tier cannot be had.
+        UnfitInterpreter: the text says why `python` cannot hold a worker.
     """
     names = tuple(function.name for function in functions)
+    program = interpreter(python) if python else HERE
+    if library := subject(target):
+        if not isolate and not python:
+            yield _of_subject(library, functions, tensors)
+            return
+        tier = _tier(isolate or "process", library.path)
+        with Worker(
+            "path",
+            str(library.path),
+            names,
+            call_seconds=call_seconds,
+            tensors=tensors,
+            tier=tier,
+            alone=True,
+            python=program,
+        ) as worker:
+            yield _from_worker(target, str(library.path), worker, functions, tier)
+        return
     try:
         path = _as_path(target)
         target_path = None if path is None else _checked(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise CannotLoad(f"it cannot be opened: {reason}") from None
-    if target_path is None and not isolate:
+    if target_path is None and not isolate and not python:
         yield _in_process(target, functions, tensors)
         return
     kind, place = ("module", target) if target_path is None else ("path", str(target_path))
     tier = _tier(isolate, target_path)
     with Worker(
-        kind, place, names, call_seconds=call_seconds, tensors=tensors, tier=tier, alone=alone
+        kind,
+        place,
+        names,
+        call_seconds=call_seconds,
+        tensors=tensors,
+        tier=tier,
+        alone=alone,
+        python=program,
     ) as worker:
         yield _from_worker(target, place, worker, functions, tier)
 
@@ -201,6 +231,16 @@ def _in_process(target: str, functions: tuple[Function, ...], tensors: bool) -> 
         transport=InProcess(found, loud=own, tensors=tensors),
         resolutions=_resolutions(found, functions, dir(module)),
     )
+
+
+def _of_subject(library: Subject, functions: tuple[Function, ...], tensors: bool) -> Implementation:
+    """A library's adapter in this process."""
+    if library.missing:
+        lacks = ", ".join(library.missing)
+        raise CannotLoad(f"{library.title} is not installed here ({lacks}): {library.install}")
+    loaded = _in_process(library.module, functions, tensors)
+    loaded.target = library.name
+    return loaded
 
 
 def implementation_of(

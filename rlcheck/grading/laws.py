@@ -76,6 +76,11 @@ class Law:
         return self.id.startswith("gradients.")
 
     @property
+    def of_refusals(self) -> bool:
+        """Whether it asks for an error where the input is bad."""
+        return self.name.endswith(("_refuse", "_refuses"))
+
+    @property
     def sentence(self) -> str:
         """The law in words: the first paragraph of its docstring."""
         return " ".join(inspect.cleandoc(self.body.__doc__ or "").split("\n\n")[0].split())

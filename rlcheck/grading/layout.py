@@ -32,15 +32,18 @@ OF_A_CHECKOUT = (".git", "build", "dist", "docs", "experiments", "notebooks", "p
 CROWDED = ("/", "/tmp", "/var/tmp", "/dev/shm", "/home", "/root", "/mnt", "/srv", "/usr", "/opt")
 
 
-def layout(kind: str, target: str, *, alone: bool = False) -> list[list[str]]:
+def layout(
+    kind: str, target: str, *, alone: bool = False, folders: Iterable[str] = ()
+) -> list[list[str]]:
     """(how, path, source) in the order of mounting; see `namespaces.enter`.
 
     Args:
         kind: "path", "module" or "probe".
         target: the path, or the dotted name.
         alone: whether a file must not see what lies beside it.
+        folders: what another interpreter reads.
     """
-    shown = dict(_of_the_system())
+    shown = dict(_of_the_system()) | dict(_readable(folders))
     if kind == "path":
         shown |= {str(path): str(path) for path in _of_a_file(Path(target), alone)}
     if kind == "module":
@@ -81,13 +84,16 @@ def _of_the_system() -> tuple[tuple[str, str], ...]:
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
         paths += os.environ.get(name, "").split(os.pathsep)
     paths += map(str, _editable())
-    shown = {}
+    own = ((str(INSIDE / name), str(HERE / name)) for name in OWN_CODE)
+    return (*_readable(paths), *own)
+
+
+def _readable(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Where each of these is to be seen, under its name and where links lead."""
     for path in paths:
         if os.path.isabs(path) and os.path.exists(path) and not _is_ours(path):
-            shown[os.path.normpath(path)] = path
-            shown[os.path.realpath(path)] = path
-    shown |= {str(INSIDE / name): str(HERE / name) for name in OWN_CODE}
-    return tuple(shown.items())
+            yield os.path.normpath(path), path
+            yield os.path.realpath(path), path
 
 
 def _is_ours(path: str) -> bool:

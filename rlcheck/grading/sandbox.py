@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rlcheck.grading.interpreter import HERE as THIS
+from rlcheck.grading.interpreter import Interpreter
 from rlcheck.grading.layout import INSIDE, layout, readable_by_all
 
 __all__ = ["ENVIRONMENT", "MEMORY_BYTES", "TIERS", "TierUnavailable", "available", "note"]
@@ -89,7 +91,7 @@ def available(tier: str) -> str | None:
         return "the program bwrap is not installed"
     if tier == "bubblewrap" and os.geteuid() == 0:
         return "started by root, it would leave a submission root's rights on /proc/sys"
-    process, control, channel = start(spec_of(tier, "probe", ""), sys.executable)
+    process, control, channel = start(spec_of(tier, "probe", ""))
     with control, channel, process:
         try:
             control.settimeout(PROBE_SECONDS)
@@ -103,27 +105,31 @@ def available(tier: str) -> str | None:
     return str(said.get("error") or said.get("output") or f"status {said.get('status')}").strip()
 
 
-def spec_of(tier: str, kind: str, target: str, *, alone: bool = False) -> dict[str, Any]:
+def spec_of(
+    tier: str, kind: str, target: str, *, alone: bool = False, python: Interpreter = THIS
+) -> dict[str, Any]:
     """What the jail is told: the tier, what to load, the limits, and what can be seen.
 
     Args:
         tier: one of TIERS.
         kind: "path", "module", or "probe" to start and end at once.
         target: the path or the dotted name.
-        alone: whether a file must not see what lies beside it.
+        alone: whether a file must not see, or import, what lies beside it.
+        python: the interpreter that runs it.
     """
     spec: dict[str, Any] = {"tier": tier, "kind": kind, "target": target, "memory": MEMORY_BYTES}
-    spec |= {"processes": _process_limit(tier), "code": str(HERE)}
+    spec |= {"processes": _process_limit(tier), "code": str(HERE), "alone": alone}
     if tier != "process":
-        spec |= {"layout": layout(kind, target, alone=alone), "code": str(INSIDE)}
+        shown = layout(kind, target, alone=alone, folders=python.folders)
+        spec |= {"layout": shown, "code": str(INSIDE)}
     if tier == "bubblewrap":
-        spec["command"] = [*_bubblewrap(spec["layout"]), sys.executable, "-P"]
+        spec["command"] = [*_bubblewrap(spec["layout"]), python.program, "-P"]
         spec["command"] += [str(INSIDE / "worker.py"), json.dumps({**spec, "layout": []})]
     return spec
 
 
 def start(
-    spec: dict[str, Any], python: str
+    spec: dict[str, Any], python: Interpreter = THIS
 ) -> tuple[subprocess.Popen[bytes], socket.socket, socket.socket]:
     """The jail's process, its control and the worker's channel."""
     if spec["tier"] == "process":
@@ -133,7 +139,7 @@ def start(
     environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
-    command = [python, "-P", str(HERE / "jail.py"), json.dumps(spec)]
+    command = [python.program, "-P", str(HERE / "jail.py"), json.dumps(spec)]
     with jails, workers:
         process = subprocess.Popen(
             [*command, str(jails.fileno()), str(workers.fileno())],

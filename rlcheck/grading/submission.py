@@ -11,7 +11,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import numpy as np
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
 from rlcheck.grading.frames import Broken, Ended, Frames
+from rlcheck.grading.interpreter import HERE, Interpreter
 from rlcheck.grading.sandbox import spec_of, start
 from rlcheck.grading.tensors import Backward
 from rlcheck.grading.wire import pack, plain, printable, unpack
@@ -60,6 +60,9 @@ class Worker:
         functions: the names that may be called.
         call_seconds: limit of one call.
         tensors: whether arguments arrive as tensors.
+        python: the interpreter that runs it.
+        tier: one of `sandbox.TIERS`.
+        alone: whether a file must not see, or import, what lies beside it.
     """
 
     def __init__(
@@ -70,11 +73,11 @@ class Worker:
         *,
         call_seconds: float = CALL_SECONDS,
         tensors: bool = False,
-        python: str = sys.executable,
+        python: Interpreter = HERE,
         tier: str = "process",
         alone: bool = False,
     ) -> None:
-        self._spec = spec_of(tier, kind, target, alone=alone)
+        self._spec = spec_of(tier, kind, target, alone=alone, python=python)
         self._functions = functions
         self._call_seconds = call_seconds
         self._tensors = tensors

@@ -54,11 +54,12 @@ def _load_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _load_submission(kind: str, target: str) -> ModuleType:
+def _load_submission(kind: str, target: str, *, alone: bool) -> ModuleType:
     if kind == "module":
         return importlib.import_module(target)
     path = Path(target)
-    sys.path.append(str(path.parent))  # last: a sibling must not shadow the standard library
+    if not alone:
+        sys.path.append(str(path.parent))  # last: a sibling must not shadow the standard library
     return _load_file("submission", path)
 
 
@@ -183,7 +184,7 @@ def main(spec: dict[str, Any], fd: int) -> None:
     _limit(spec["memory"], spec["processes"])
     warnings.simplefilter("ignore")
     try:
-        module = _load_submission(kind, target)
+        module = _load_submission(kind, target, alone=spec["alone"])
         greeting = wire.pack(_greet(module, names, wire))
     except BaseException as error:
         channel.send(wire.pack(_describe(error)))

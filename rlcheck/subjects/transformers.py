@@ -37,7 +37,7 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
     selected = GenerationMixin.compute_transition_scores(
         model,  # type: ignore[arg-type]
         ids,
-        tuple(scores[:, t] for t in range(scores.shape[1] - 1)),
+        tuple(scores[:, t] for t in range(scores.shape[1] - 1)),  # type: ignore[arg-type]
         normalize_logits=True,
     )
     return selected.numpy(), np.asarray(response_mask).astype(bool)[:, 1:]

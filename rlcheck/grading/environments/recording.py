@@ -43,8 +43,10 @@ class Moment:
     def of(cls, observation: Any, *rest: Any) -> "Moment":
         """The moment of an answer, (observation, info) or the five of a step."""
         *paid, info = rest
-        kept = [copy.deepcopy(value) for value in (observation, info, *paid)]
-        return cls(*kept, objects=(observation, info, *paid))
+        objects = (observation, info, *paid)
+        reward, terminated, truncated = copy.deepcopy(paid) if paid else (None, None, None)
+        kept = copy.deepcopy(observation), copy.deepcopy(info)
+        return cls(*kept, reward, terminated, truncated, objects)
 
     @property
     def shown(self) -> tuple[Any, ...]:

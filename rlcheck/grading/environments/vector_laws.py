@@ -48,7 +48,8 @@ def single(environment: Any, action: Any, mode: Any, over: bool) -> tuple[Any, .
 
 def batch(space: Any, values: list[Any]) -> Any:
     """Values of single spaces as one of a batched space."""
-    return concatenate(space, values, create_empty_array(space, n=len(values)))
+    room: Any = create_empty_array(space, n=len(values))
+    return concatenate(space, values, room)
 
 
 def compare(text: str, vector: Any, answer: tuple[Any, ...], singles: list[Any]) -> None:
