@@ -421,6 +421,7 @@ def test_the_probabilities_of_all_tokens_sum_to_one(behavior_logprob, distributi
 
 
 @law(row=rows(), heat=st.sampled_from([1.0, 0.5, 2.0]), token=st.integers(0, 5))
+@example(row=[0.0, -100.0], heat=1.0, token=1)
 @example(row=[2.0, 0.0], heat=0.5, token=0)  # huggingface/trl#3029, OpenRLHF/OpenRLHF#853
 def test_behavior_logprob_scores_what_was_sampled_from(behavior_logprob, row, heat, token):
     """It is the log-softmax of the tempered logits when tokens are sampled at that temperature.

@@ -803,6 +803,7 @@ def test_return_to_go_begins_with_the_return(return_to_go, rewards, gamma):
     length=st.integers(1, 40),
     gamma=st.sampled_from([0.9, 0.5, 1.0]),
 )
+@example(reward=0.1, length=400, gamma=1.0)
 def test_return_to_go_of_a_constant_reward_is_a_geometric_series(
     return_to_go, reward, length, gamma
 ):
@@ -817,6 +818,7 @@ def test_return_to_go_of_a_constant_reward_is_a_geometric_series(
 
 
 @law(past=reals(min_size=1, max_size=6), future=reals(min_size=1, max_size=6), gamma=discounts())
+@example(past=[1e16], future=[1.0, 1.0], gamma=1.0)
 def test_return_to_go_forgets_the_past(return_to_go, past, future, gamma):
     """What was earned before a step does not enter its return to go."""
     got = numbers(return_to_go(past + future, gamma), shape=(len(past) + len(future),))
