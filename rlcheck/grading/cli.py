@@ -40,6 +40,7 @@ from rlcheck.grading.classes import (
     submissions_in,
 )
 from rlcheck.grading.crowd import Cluster, Cores
+from rlcheck.grading.env_cli import check_env_command
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.interpreter import UnfitInterpreter, interpreter
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
@@ -255,6 +256,9 @@ def laws(name: Name = None) -> None:
         print_laws(function, found, console, in_full=function.name == name)
         count += len(found)
     console.print(f"{count} laws")
+
+
+app.command("check-env")(check_env_command)
 
 
 @app.command()

@@ -53,12 +53,13 @@ def batch(space: Any, values: list[Any]) -> Any:
 
 
 def compare(text: str, vector: Any, answer: tuple[Any, ...], singles: list[Any]) -> None:
-    """Each part of a vector's answer is that of a single environment."""
+    """Each part of a vector's answer is that of a single environment; rewards become floats."""
     shown = list(iterate(vector.observation_space, answer[0]))
     for index, alone in enumerate(singles):
-        flags = [value[index] for value in answer[1:-1]]
-        got = [shown[index], *flags, info_of(answer[-1], index)]
-        assert_same(f"{text}, environment {index}", plain(tuple(alone)), plain(tuple(got)))
+        paid = [value[index] for value in answer[1:-1]]
+        got = [shown[index], *paid, info_of(answer[-1], index)]
+        own = [alone[0], *map(float, alone[1:2]), *alone[2:]] if paid else list(alone)
+        assert_same(f"{text}, environment {index}", plain(tuple(own)), plain(tuple(got)))
 
 
 @law(play=plays(20), shift=st.integers(0, 5), mode=MODES, listed=st.booleans())
