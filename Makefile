@@ -4,8 +4,13 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES = pyproject.toml constraints.txt
+# Public libraries live in environments of their own, which need nothing of rlcheck.
+LIBRARIES = $(VENV)-libraries
+IMITATION = $(VENV)-imitation
+IN_LIBRARIES = $(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check
+IN_IMITATION = $(IMITATION)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow notebooks lint table benchmark docs clean
+.PHONY: demo test slow notebooks lint table benchmark docs libraries conformance clean
 
 demo: $(VENV)/core ## grade the bundled example submission
 	$(BIN)/rlcheck demo
@@ -42,6 +47,14 @@ benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 	$(BIN)/python experiments/benchmark_dqn.py
 	$(BIN)/python experiments/benchmark_offline.py
 
+libraries: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## hold public libraries to what is declared of them
+	RLCHECK_PYTHONS=libraries=$(abspath $(LIBRARIES))/bin/python,imitation=$(abspath $(IMITATION))/bin/python \
+		$(BIN)/pytest -n auto properties/project/test_subjects.py
+
+conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write docs/conformance.md and .json anew
+	$(BIN)/python -m rlcheck.grading.conformance docs/conformance.md \
+		--python libraries=$(abspath $(LIBRARIES))/bin/python --python imitation=$(abspath $(IMITATION))/bin/python
+
 docs: $(VENV)/docs ## build the documentation as a static site in build/site
 	$(BIN)/python docs/site/build.py $(PAGES)
 
@@ -59,5 +72,22 @@ $(VENV)/docs: $(VENV)/dev
 	$(PIP) -e ".[docs]"
 	touch $@
 
+# d3rlpy and verl pin versions that exclude each other's, and work with these; openrlhf needs
+# none of the GPU code that it asks for.
+$(LIBRARIES)/done: constraints.txt
+	$(PYTHON) -m venv $(LIBRARIES)
+	$(IN_LIBRARIES) -c constraints.txt torch
+	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl minari rlax scipy ray \
+		structlog colorama dataclasses-json h5py gym scikit-learn hydra-core omegaconf codetiming
+	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl openrlhf
+	touch $@
+
+# It needs an older Gymnasium than all others.
+$(IMITATION)/done: constraints.txt
+	$(PYTHON) -m venv $(IMITATION)
+	$(IN_IMITATION) torch==2.13.0
+	$(IN_IMITATION) torch==2.13.0 imitation==1.0.1 msgspec
+	touch $@
+
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(LIBRARIES) $(IMITATION) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 
 from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.cli import app
+from rlcheck.grading.conformance import conformance, markdown, python_for
 from rlcheck.grading.grade import grade
 from rlcheck.grading.implementation import load
 from rlcheck.grading.interpreter import UnfitInterpreter, interpreter
@@ -33,14 +33,7 @@ PYTHONS = dict(
 RIGHT = "def discounted_return(rewards, gamma):\n    return sum(r * gamma**t for t, r in {})\n"
 
 
-def python_for(library: Subject) -> str | None:
-    """The interpreter that has a library; None where nobody named one."""
-    installed = packages_distributions()  # modules of the tests have libraries' names, too
-    here = all(name in installed for name in library.requires)
-    return sys.executable if here else PYTHONS.get(library.environment)
-
-
-HERE = [library for library in subjects() if python_for(library)]
+HERE = [library for library in subjects() if python_for(library, PYTHONS)]
 
 
 @pytest.mark.parametrize("library", subjects(), ids=lambda s: s.name)
@@ -138,10 +131,27 @@ def test_the_libraries_are_listed() -> None:
 
 
 @pytest.mark.slow
+def test_the_page_shows_each_library_and_what_it_does_not_hold(monkeypatch) -> None:
+    scipy = subject("scipy")
+    assert scipy is not None
+    monkeypatch.setattr("rlcheck.grading.conformance.subjects", lambda: (scipy,))
+    found = conformance({}, examples=30, date="2026-01-02")
+    page = markdown(found)
+    (library,) = found.libraries
+    assert library.functions["stable_log_softmax"] == "holds"
+    assert library.functions["exact_kl_from_logits"] == "convention"
+    assert library.functions["dqn_targets"] == "not provided"
+    assert set(library.versions) == {"scipy", "numpy"}
+    assert "on 2026-01-02 with 30 examples" in page
+    assert "| `exact_kl_from_logits` | convention |" in page
+    assert all(entry.reason in page for entry in scipy.declared)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("library", HERE, ids=lambda s: s.name)
 def test_a_library_is_as_declared(library: Subject) -> None:
     """No law fails that is not declared to, and none holds that is."""
-    python = python_for(library)
+    python = python_for(library, PYTHONS)
     report = grade(library.name, python=python, jobs=2)
     assert not report.error
     assert {law.id: law.message for law in report.failures} == {}
@@ -156,6 +166,6 @@ def test_a_library_is_as_declared(library: Subject) -> None:
 )
 def test_a_finding_reproduces(library: Subject, finding: str, tmp_path: Path) -> None:
     code, printed = BLOCKS.findall((FINDINGS / f"{finding}.md").read_text())[0]
-    command = [str(python_for(library)), "-c", code]
+    command = [str(python_for(library, PYTHONS)), "-c", code]
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert said.stdout == printed, said.stderr[-2000:]
