@@ -158,6 +158,15 @@ def test_a_library_is_as_declared(library: Subject) -> None:
     assert not report.fault
 
 
+@pytest.mark.parametrize("path", sorted(FINDINGS.glob("gymnasium-*.md")), ids=lambda p: p.stem)
+def test_a_finding_about_gymnasium_reproduces(path: Path, tmp_path: Path) -> None:
+    code, printed = BLOCKS.findall(path.read_text())[0]
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert said.stdout == printed, said.stderr[-2000:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "finding"),

@@ -26,12 +26,14 @@ def info_of(info: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers and arrays as lists, since a vector may give them another type."""
+    """Arrays as lists and integers as floats, since a vector may give them another type."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [plain(each) for each in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return value if isinstance(value, bool) or not isinstance(value, int) else float(value)
 
 
 def single(environment: Any, action: Any, mode: Any, over: bool) -> tuple[Any, ...]:
@@ -53,13 +55,12 @@ def batch(space: Any, values: list[Any]) -> Any:
 
 
 def compare(text: str, vector: Any, answer: tuple[Any, ...], singles: list[Any]) -> None:
-    """Each part of a vector's answer is that of a single environment; rewards become floats."""
+    """Each part of a vector's answer is that of a single environment."""
     shown = list(iterate(vector.observation_space, answer[0]))
     for index, alone in enumerate(singles):
-        paid = [value[index] for value in answer[1:-1]]
-        got = [shown[index], *paid, info_of(answer[-1], index)]
-        own = [alone[0], *map(float, alone[1:2]), *alone[2:]] if paid else list(alone)
-        assert_same(f"{text}, environment {index}", plain(tuple(own)), plain(tuple(got)))
+        flags = [value[index] for value in answer[1:-1]]
+        got = [shown[index], *flags, info_of(answer[-1], index)]
+        assert_same(f"{text}, environment {index}", plain(alone), plain(got))
 
 
 @law(play=plays(20), shift=st.integers(0, 5), mode=MODES, listed=st.booleans())
