@@ -65,7 +65,8 @@ def importance_ratios(
     the row, whose tokens have one ratio. 1 where the mask is 0.
     """
     new, old, active = _floats(new_logprobs), _floats(old_logprobs), _floats(mask)
-    policy = loss.PolicyLoss(0.2, 1e300, policy_loss_type=_TYPES[level])
+    policy = loss.PolicyLoss(1.0, 1e300, policy_loss_type=_TYPES[level])
+    policy.token_level_loss = True  # "gspo" means rows, over their length + 1e-8
     ratios = torch.ones_like(new)
     for row in range(len(new)):
         if level == "sequence":
