@@ -28,19 +28,23 @@ def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) ->
 
     The scores of step t are the logits before the token, so it gets logits[:, :-1] as one tensor a
     step. It asks its model for the size of the vocabulary alone, which a stand-in tells it. The
-    mask moves with the ids.
+    mask moves with the ids. It is asked about 0 where the mask is 0 and the id is none of the
+    vocabulary, such as -100; the answer there is NaN.
     """
     scores = torch.from_numpy(np.array(logits, dtype=float))
-    ids = torch.from_numpy(np.array(input_ids, dtype=np.int64))
+    ids = np.array(input_ids, dtype=np.int64)
+    mask = np.asarray(response_mask).astype(bool)
+    absent = (ids < 0) | (ids >= scores.shape[-1])
+    absent[:, 1:] &= ~mask[:, 1:]
     text = SimpleNamespace(vocab_size=scores.shape[-1])
     model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: text))
     selected = GenerationMixin.compute_transition_scores(
         model,  # type: ignore[arg-type]
-        ids,
+        torch.from_numpy(np.where(absent, 0, ids)),
         tuple(scores[:, t] for t in range(scores.shape[1] - 1)),  # type: ignore[arg-type]
         normalize_logits=True,
     )
-    return selected.numpy(), np.asarray(response_mask).astype(bool)[:, 1:]
+    return np.where(absent[:, 1:], np.nan, selected.numpy()), mask[:, 1:]
 
 
 def decoding_distribution_with_order(
@@ -48,14 +52,16 @@ def decoding_distribution_with_order(
 ) -> Any:
     """`TemperatureLogitsWarper`, `TopKLogitsWarper`, `TopPLogitsWarper`, then torch.softmax.
 
-    All of `transformers.generation.logits_process`, called in `order` on a batch of one.
+    All of `transformers.generation.logits_process`, called in `order` on a batch of one. Of equally
+    likely tokens top-p keeps the last, the contract the first: the tokens are given in reverse, and
+    the probabilities turned back.
     """
     warpers = {
         "temperature": lambda: TemperatureLogitsWarper(float(temperature)),
         "top_k": lambda: TopKLogitsWarper(int(top_k)),
         "top_p": lambda: TopPLogitsWarper(float(top_p)),
     }
-    scores = torch.from_numpy(np.array(logits, dtype=float))[None]
+    scores = torch.from_numpy(np.array(logits, dtype=float)[::-1].copy())[None]
     for name in order:
         scores = warpers[name]()(None, scores)  # type: ignore[arg-type]
-    return torch.softmax(scores[0], dim=-1).numpy()
+    return torch.softmax(scores[0], dim=-1).numpy()[::-1].copy()
