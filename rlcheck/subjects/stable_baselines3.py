@@ -1,7 +1,7 @@
-"""Stable-Baselines3 2.9.2: advantages, n-step returns, categorical distributions.
+"""Stable-Baselines3 2.9.2: advantages and n-step returns.
 
 The buffers are float32. Targets of DQN and losses of PPO stand inside `train` methods, and cannot
-be called.
+be called; its categorical distribution is PyTorch's.
 """
 
 import importlib.metadata
@@ -11,17 +11,13 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
-from stable_baselines3.common.distributions import CategoricalDistribution, kl_divergence
 
 __version__ = importlib.metadata.version("stable_baselines3")
 __all__ = [
-    "causal_response_logprobs",
     "discounted_return",
-    "exact_kl_from_logits",
     "generalized_advantages",
     "lambda_returns",
     "return_to_go",
-    "stable_log_softmax",
     "td_residuals",
 ]
 
@@ -48,16 +44,17 @@ def _rollout(
 
 def _returns(rewards: Any, gamma: float) -> Any:
     """The n-step returns of `NStepReplayBuffer`, n = T, at every step of one unfinished episode."""
-    size = len(rewards)
+    size = max(len(rewards), 1)
     buffer = NStepReplayBuffer(size, _OBSERVATION, _ACTION, "cpu", n_steps=size, gamma=gamma)
     for reward in rewards:
         buffer.add(_ZERO, _ZERO, _ZERO, np.array([reward]), np.zeros(1), [{}])
-    return buffer._get_samples(np.arange(size)).rewards.numpy()[:, 0]
+    return buffer._get_samples(np.arange(len(rewards))).rewards.numpy()[:, 0]
 
 
 def discounted_return(rewards: Any, gamma: float) -> Any:
     """`stable_baselines3.common.buffers.NStepReplayBuffer`, n = T: the return at the first step."""
-    return _returns(_floats(rewards), gamma)[0]
+    returns = _returns(_floats(rewards), gamma)
+    return returns[0] if len(returns) else 0.0
 
 
 def return_to_go(rewards: Any, gamma: float = 1.0) -> Any:
@@ -81,6 +78,20 @@ def _episode(
     return _floats(rewards) + gamma * bootstrap, (ended | cut).astype(float)
 
 
+def _filled(
+    name: str, sequences: Any, gamma: float, lam: float, terminated: Any, truncated: Any
+) -> Any:
+    """The named array of the full buffer; one buffer for each row of a batch."""
+    rewards, values, next_values = (_floats(each) for each in sequences)
+    if rewards.ndim == 2:
+        rows = zip(rewards, values, next_values, terminated, truncated, strict=True)
+        filled = [_filled(name, row[:3], gamma, lam, *row[3:]) for row in rows]
+        return np.array(filled).reshape(rewards.shape)
+    earned, done = _episode(rewards, next_values, gamma, terminated, truncated)
+    last = next_values[-1] if len(next_values) else 0.0
+    return getattr(_rollout(earned, values, last, done, gamma, lam), name)[:, 0]
+
+
 def generalized_advantages(
     rewards: Any,
     values: Any,
@@ -97,9 +108,8 @@ def generalized_advantages(
     truncated step, and so does this adapter. Other steps end in the state of the next one, so that
     of `next_values` only the last is passed, as `last_values`.
     """
-    rewards, done = _episode(rewards, next_values, gamma, terminated, truncated)
-    last = _floats(next_values)[-1]
-    return _rollout(rewards, _floats(values), last, done, gamma, lam).advantages[:, 0]
+    sequences = (rewards, values, next_values)
+    return _filled("advantages", sequences, gamma, lam, terminated, truncated)
 
 
 def lambda_returns(
@@ -113,31 +123,5 @@ def lambda_returns(
     truncated: Any,
 ) -> Any:
     """`RolloutBuffer.compute_returns_and_advantage`: its returns, from the same arguments."""
-    rewards, done = _episode(rewards, next_values, gamma, terminated, truncated)
-    last = _floats(next_values)[-1]
-    return _rollout(rewards, _floats(values), last, done, gamma, lam).returns[:, 0]
-
-
-def _categorical(logits: Any) -> CategoricalDistribution:
-    rows = torch.as_tensor(_floats(logits))
-    return CategoricalDistribution(rows.shape[-1]).proba_distribution(rows)
-
-
-def stable_log_softmax(logits: Any, axis: int = -1) -> Any:
-    """`CategoricalDistribution(V).proba_distribution(logits).log_prob` of each index; float64."""
-    rows = np.moveaxis(_floats(logits), axis, -1)
-    samples = torch.arange(rows.shape[-1]).reshape(-1, *[1] * (rows.ndim - 1))
-    return np.moveaxis(_categorical(rows).log_prob(samples).numpy(), 0, axis)
-
-
-def causal_response_logprobs(logits: Any, input_ids: Any, response_mask: Any) -> Any:
-    """`CategoricalDistribution.log_prob` of token t + 1 under the logits at t; float64."""
-    ids = torch.as_tensor(np.asarray(input_ids)[:, 1:])
-    mask = np.asarray(response_mask, dtype=bool)[:, 1:]
-    return _categorical(_floats(logits)[:, :-1]).log_prob(ids).numpy(), mask
-
-
-def exact_kl_from_logits(q_logits: Any, p_logits: Any, axis: int = -1) -> Any:
-    """`stable_baselines3.common.distributions.kl_divergence` of two categoricals; float64."""
-    q, p = (_categorical(np.moveaxis(_floats(rows), axis, -1)) for rows in (q_logits, p_logits))
-    return kl_divergence(q, p).numpy()
+    sequences = (rewards, values, next_values)
+    return _filled("returns", sequences, gamma, lam, terminated, truncated)
