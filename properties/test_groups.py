@@ -471,6 +471,7 @@ def test_batch_scale_is_one_deviation_of_all_raw_rewards(group_advantages, drawn
 
 @law(size=st.integers(1, 64), share=st.integers(0, 64))
 # redai-studio/Relax#174
+@example(size=1, share=1)
 @example(size=4, share=1)
 def test_group_of_successes_and_failures_has_a_closed_form(group_advantages, size, share):
     """Among n rollouts of which k succeed, a success is worth (1 − k/n) / (std + 1e-6).
