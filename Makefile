@@ -72,14 +72,13 @@ $(VENV)/docs: $(VENV)/dev
 	$(PIP) -e ".[docs]"
 	touch $@
 
-# d3rlpy and verl pin versions that exclude each other's, and work with these; openrlhf needs
-# none of the GPU code that it asks for.
+# d3rlpy and verl pin versions that exclude each other's, and work with these.
 $(LIBRARIES)/done: constraints.txt
 	$(PYTHON) -m venv $(LIBRARIES)
 	$(IN_LIBRARIES) -c constraints.txt torch
 	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl minari rlax scipy ray \
 		structlog colorama dataclasses-json h5py gym scikit-learn hydra-core omegaconf codetiming
-	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl openrlhf
+	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl
 	touch $@
 
 # It needs an older Gymnasium than all others.
