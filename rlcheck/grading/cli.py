@@ -265,6 +265,8 @@ app.command("check-env")(check_env_command)
 def libraries() -> None:
     """List the public libraries that can be graded by name, and what each needs."""
     table = Table("name", "library", "functions", "known to differ", "needs", box=None)
+    for column in table.columns[:4]:
+        column.no_wrap = True
     for library in subjects():
         count = sum(len(entry.laws) for entry in library.declared)
         needs = "" if not library.missing else library.install
