@@ -29,6 +29,7 @@ from rlcheck.notebook.execution import executed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+DOCS = ROOT / "docs"
 PAGES = ROOT / "build" / "pages"
 NOTEBOOKS = ROOT / "notebooks"
 LANGUAGES = {"en": "English", "ru": "Русский"}
@@ -65,8 +66,8 @@ Nav = list[dict[str, object]]
 def guides() -> None:
     """README and docs as they lie, with the files of the repository that they link to."""
     _write("index.md", (ROOT / "README.md").read_text(encoding="utf-8"))
-    for page in (ROOT / "docs").glob("*.md"):
-        _write(f"docs/{page.name}", page.read_text(encoding="utf-8"))
+    for page in (*DOCS.glob("*.md"), *DOCS.glob("findings/*.md")):
+        _write(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))
     for page in PAGES.rglob("*.md"):
         for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
             source = (ROOT / page.relative_to(PAGES).parent / target).resolve()
