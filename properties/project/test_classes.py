@@ -304,6 +304,48 @@ def test_a_grader_may_die_while_a_report_is_being_used(folder: Path, tmp_path: P
     assert sorted(name for name, _ in graded) == ["anna", "boris", "carl", "package"]
 
 
+def test_a_link_earns_nothing_of_what_it_leads_to(folder: Path, tmp_path: Path) -> None:
+    right = "return sum(r * gamma**t for t, r in enumerate(rewards))"
+    (folder / "anna.py").write_text(f"def discounted_return(rewards, gamma):\n    {right}\n")
+    (folder / "flat.py").symlink_to(folder / "anna.py")
+    (folder / "within").mkdir()
+    (folder / "within" / "solution.py").symlink_to("../anna.py")
+    (folder / "whole").symlink_to(folder / "boris", target_is_directory=True)
+    settings = Settings(only=("discounted_return",), options=FEW.options)
+    submissions = submissions_in([str(folder)])
+    summary = grade_class(submissions, settings, tmp_path, Cores(2))
+    standings = {s.name: s for s in summary.submissions}
+    assert standings["anna"].score > 0
+    for name in ("flat", "within", "whole"):
+        assert (standings[name].score, "it is a link" in standings[name].problem) == (0, True)
+        assert standings[name].max_score == standings["anna"].max_score
+
+
+def test_names_and_pipes_that_would_stop_a_class(tmp_path: Path) -> None:
+    """What is no text, moves a terminal's cursor or never ends, costs nobody else a result."""
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "anna.py").write_text(BAD.format("0.0"))
+    os.mkfifo(folder / "pipe.py")
+    for name in (b"no\xfftext.py", b"\x1b[2Jclear.py", b"two\nlines.py"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text(BAD.format("0.0"))
+    summary = grade_class(submissions_in([str(folder)]), FEW, tmp_path / "results", Cores(2))
+    standings = {s.name: s for s in summary.submissions}
+    assert set(standings) == {
+        "anna",
+        "pipe",
+        r"no\udcfftext",
+        r"\x1b[2Jclear",
+        r"two\nlines",
+    }
+    assert standings["pipe"].problem == "it is neither a file nor a folder"
+    others = [s for name, s in standings.items() if name != "pipe"]
+    assert {(s.score, s.problem) for s in others} == {(standings["anna"].score, "")}
+    assert summary.complete
+    for kind in ("csv", "html", "json"):
+        assert b"\x1b" not in render_class(kind, summary)
+
+
 def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

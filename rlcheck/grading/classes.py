@@ -17,6 +17,7 @@ from rlcheck import __version__
 from rlcheck.grading.assignment import Assignment, content_of
 from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
+from rlcheck.grading.wire import printable
 
 __all__ = [
     "ClassReport",
@@ -27,6 +28,7 @@ __all__ = [
     "submissions_in",
 ]
 
+LINK = "it is a link; a submission is a file of its own"
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
 MANY = 3  # and how many of them at least
 
@@ -37,6 +39,7 @@ class Submission:
 
     name: str
     path: Path
+    barred: str = ""  # why it is not opened
 
 
 def is_class(targets: Sequence[str]) -> bool:
@@ -67,14 +70,21 @@ def _found(path: Path, file: str | None) -> Iterator[Submission]:
     if not path.exists():
         raise ValueError(f"{path}: there is no such file or folder")
     if not is_class([str(path)]):
-        yield Submission(path.stem, path)
+        yield _submission(path.stem, path, path)
         return
     entries = [e for e in sorted(path.iterdir()) if not e.name.startswith((".", "_"))]
-    files = [Submission(e.stem, e) for e in entries if e.suffix == ".py"]
-    folders = [Submission(e.name, _within(e, file)) for e in entries if _has_python(e)]
+    files = [_submission(e.stem, e, e) for e in entries if e.suffix == ".py"]
+    folders = [_submission(e.name, e, _within(e, file)) for e in entries if _has_python(e)]
     if not files and not folders:
         raise ValueError(f"{path}: the folder holds no submission")
     yield from files + folders
+
+
+def _submission(name: str, entry: Path, path: Path) -> Submission:
+    """What an entry of a class holds; a link would be graded on somebody else's work."""
+    linked = entry.is_symlink() or path.is_symlink()
+    shown = printable(name).replace("\n", "\\n")
+    return Submission(shown, path, LINK if linked else "")
 
 
 def _has_python(folder: Path) -> bool:
@@ -108,6 +118,7 @@ class Settings:
         told = msgspec.json.encode(
             (__version__, self.only, self.assignment, self.reveal, self.options)
         )
+        told += submission.barred.encode()
         with contextlib.suppress(OSError):
             told += content_of(submission.path)
         return hashlib.sha256(told).hexdigest()
@@ -118,6 +129,7 @@ class Settings:
             only=self.only,
             assignment=self.assignment,
             reveal=self.reveal,
+            barred=submission.barred,
             **dict(self.options),
         )
 

@@ -13,6 +13,7 @@ from rlcheck.grading.assignment import SECRET
 from rlcheck.grading.classes import Settings, Submission
 from rlcheck.grading.grade import begin_child
 from rlcheck.grading.report import Report, from_json, to_json
+from rlcheck.grading.wire import printable
 
 __all__ = ["Cluster", "Cores"]
 
@@ -89,7 +90,7 @@ def _graded(settings: Settings, submission: Submission) -> bytes:
 
 def _lost(submission: Submission, fault: str) -> Report:
     return Report(
-        target=str(submission.path),
+        target=printable(str(submission.path)),
         seed=0,
         isolation="process",
         score=0,

@@ -35,7 +35,7 @@ from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
-from rlcheck.grading.wire import end_with_parent
+from rlcheck.grading.wire import end_with_parent, printable
 from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
@@ -87,7 +87,7 @@ class Settings:
             how += ", tensors=True" if self.tensors and not law.of_gradients else ""
             how += ", gradients=True" if law.of_gradients else ""
             return f"rlcheck.check({self.target}, {law.function!r}, {how})"
-        command = ["rlcheck replay", law.id, shlex.quote(self.target)]
+        command = ["rlcheck replay", law.id, printable(shlex.quote(self.target))]
         command += [f"--seed {self.seed}", f"--examples {self.examples}"]
         if self.isolate:
             command.append(f"--isolate {self.isolate}")
@@ -116,6 +116,7 @@ def grade(
     seed: int = DEFAULT_SEED,
     isolate: str | None = None,
     alone: bool = False,
+    barred: str = "",
     keep_output: bool = False,
     python: str | None = None,
     refusals: bool | None = None,
@@ -144,6 +145,7 @@ def grade(
         isolate: the tier of `sandbox.TIERS` that is demanded, or "strongest", of a module too;
             None runs files in the strongest that can be had, and modules in this process.
         alone: True hides from a file what lies beside it, where files are hidden.
+        barred: why the target is not opened at all, and earns nothing.
         keep_output: True keeps the last that an isolated target printed, in one process.
         python: the interpreter that runs the target, in a worker; None means this one.
         refusals: False leaves out the laws that ask for an error where the input is bad; None
@@ -196,7 +198,7 @@ def grade(
         expected_failures = library.expected_failures(known)
     _check_expected(expected_failures or {}, settings)
     report = Report(
-        target=target,
+        target=printable(target),
         seed=seed,
         isolation="process",
         score=0,
@@ -210,8 +212,10 @@ def grade(
         gradients=gradients,
     )
     try:
+        if barred:
+            raise CannotLoad(barred)
         with opened(functions, settings) as loaded:
-            report.isolation, report.location = loaded.isolation, loaded.location
+            report.isolation, report.location = loaded.isolation, printable(loaded.location)
             report.isolation_note = note(loaded.isolation)
             report.version = loaded.version
             if not loaded.provides:
