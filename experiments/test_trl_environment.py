@@ -6,13 +6,13 @@ learnt them. Both go through the real trainer.
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from on_trl import MARKS, one_thread  # noqa: F401
 
 from rlcheck.envs.keydoor_agent import ENVIRONMENT_VERSION, START
 from rlcheck.envs.keydoor_tools import OVER, PROMPT, Call, KeyDoorTools, prompts
@@ -22,23 +22,7 @@ if TYPE_CHECKING:  # trl takes seconds to import, and a fast run collects this f
 
 GUIDE = Path(__file__).parents[1] / "docs" / "trl.md"
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("trl") is None, reason="the extra trl is not installed"),
-    # Transformers 5.24 calls its own deprecated names.
-    pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing:FutureWarning"),
-]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several threads only wait for each other on matrices this small."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from typing import Any
 import nbformat
 import pytest
 
-pytestmark = pytest.mark.slow
-
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "module_06_llm_policy.ipynb"
 TOLERANCE = 1e-3  # the notebook's own
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("transformers") is None, reason="the extra llm is not installed"),
     pytest.mark.skipif(find_spec("nbclient") is None, reason="the extra notebooks is missing"),
 ]

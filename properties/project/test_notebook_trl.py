@@ -1,34 +1,15 @@
 """Module 11's notebook with its TRL branch, on a tiny model that has learnt to call the tools."""
 
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-
-pytestmark = pytest.mark.slow
+from on_trl import MARKS, one_thread  # noqa: F401
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "module_11_agents.ipynb"
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("trl") is None, reason="the extra trl is not installed"),
-    # Transformers 5.24 calls its own deprecated names.
-    pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing:FutureWarning"),
-]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several threads only wait for each other on matrices this small."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

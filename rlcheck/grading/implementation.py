@@ -119,35 +119,16 @@ def load(
         UnfitInterpreter: the text says why `python` cannot hold a worker.
     """
     names = tuple(function.name for function in functions)
-    program = interpreter(python) if python else HERE
-    if library := subject(target):
-        if not isolate and not python:
+    library = subject(target)
+    path = library.path if library else _opened(target)
+    if not isolate and not python and (library or path is None):
+        if library is None:
+            yield _in_process(target, functions, tensors)
+        else:
             yield _of_subject(library, functions, tensors)
-            return
-        tier = _tier(isolate or "process", library.path)
-        with Worker(
-            "path",
-            str(library.path),
-            names,
-            call_seconds=call_seconds,
-            tensors=tensors,
-            tier=tier,
-            alone=True,
-            python=program,
-        ) as worker:
-            yield _from_worker(target, str(library.path), worker, functions, tier)
         return
-    try:
-        path = _as_path(target)
-        target_path = None if path is None else _checked(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise CannotLoad(f"it cannot be opened: {reason}") from None
-    if target_path is None and not isolate and not python:
-        yield _in_process(target, functions, tensors)
-        return
-    kind, place = ("module", target) if target_path is None else ("path", str(target_path))
-    tier = _tier(isolate, target_path)
+    kind, place = ("module", target) if path is None else ("path", str(path))
+    tier = _tier("process" if library and not isolate else isolate, path)
     with Worker(
         kind,
         place,
@@ -155,10 +136,20 @@ def load(
         call_seconds=call_seconds,
         tensors=tensors,
         tier=tier,
-        alone=alone,
-        python=program,
+        alone=alone or library is not None,  # an adapter may have the name of its library
+        python=interpreter(python) if python else HERE,
     ) as worker:
         yield _from_worker(target, place, worker, functions, tier)
+
+
+def _opened(target: str) -> Path | None:
+    """The path that a target is meant as, which can be loaded; None for a module."""
+    try:
+        path = _as_path(target)
+        return None if path is None else _checked(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CannotLoad(f"it cannot be opened: {reason}") from None
 
 
 def _tier(isolate: str | None, path: Path | None) -> str:
