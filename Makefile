@@ -76,7 +76,7 @@ $(VENV)/docs: $(VENV)/dev
 $(LIBRARIES)/done: constraints.txt
 	$(PYTHON) -m venv $(LIBRARIES)
 	$(IN_LIBRARIES) -c constraints.txt torch
-	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl minari rlax scipy ray \
+	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl rlax scipy ray \
 		structlog colorama dataclasses-json h5py gym scikit-learn hydra-core omegaconf codetiming
 	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl
 	touch $@
