@@ -222,6 +222,7 @@ def test_decoding_gives_a_distribution(decoding_distribution_with_order, case):
 
 
 @law(case=decodings())
+@example(case=Decoding([0.0, 0.0], 1.0, 1, 0.5, ("top_p",)))
 def test_survivors_keep_their_tempered_odds(decoding_distribution_with_order, case):
     """The odds of two survivors are those of their logits over the temperature.
 
@@ -337,6 +338,7 @@ def test_decoding_forgets_a_common_offset(decoding_distribution_with_order, case
     order=st.sampled_from(ORDERS),
     k=st.sampled_from([2, 2.0, np.int64(2), np.float64(2.0)]),
 )
+@example(whole=[3, 3, 5], form=np.array, sequence=list, order=("top_p",), k=2)
 def test_decoding_reads_any_array_and_leaves_it_alone(
     decoding_distribution_with_order, whole, form, sequence, order, k
 ):

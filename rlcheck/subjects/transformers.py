@@ -52,16 +52,14 @@ def decoding_distribution_with_order(
 ) -> Any:
     """`TemperatureLogitsWarper`, `TopKLogitsWarper`, `TopPLogitsWarper`, then torch.softmax.
 
-    All of `transformers.generation.logits_process`, called in `order` on a batch of one. Of equally
-    likely tokens top-p keeps the last, the contract the first: the tokens are given in reverse, and
-    the probabilities turned back.
+    All of `transformers.generation.logits_process`, called in `order` on a batch of one.
     """
     warpers = {
         "temperature": lambda: TemperatureLogitsWarper(float(temperature)),
         "top_k": lambda: TopKLogitsWarper(int(top_k)),
         "top_p": lambda: TopPLogitsWarper(float(top_p)),
     }
-    scores = torch.from_numpy(np.array(logits, dtype=float)[::-1].copy())[None]
+    scores = torch.from_numpy(np.array(logits, dtype=float))[None]
     for name in order:
         scores = warpers[name]()(None, scores)  # type: ignore[arg-type]
-    return torch.softmax(scores[0], dim=-1).numpy()[::-1].copy()
+    return torch.softmax(scores[0], dim=-1).numpy()
