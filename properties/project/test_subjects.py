@@ -94,6 +94,14 @@ def test_scipy_is_graded_by_its_name_with_what_is_declared_of_it() -> None:
     assert all(law.expected_failure.startswith("convention: ") for law in declared)
 
 
+def test_what_is_known_to_fail_is_no_failure_on_the_terminal() -> None:
+    asked = ["grade", "scipy", "--only", "cql_discrete_penalty", "--examples", "30"]
+    result = CliRunner().invoke(app, asked, env={"COLUMNS": "300"})
+    assert result.exit_code == EXIT_PASSED
+    assert "6 of 6 laws · all laws hold" in result.output
+    assert "5 laws known to fail: convention: logsumexp is a number" in result.output
+
+
 def test_refusals_can_be_asked_of_a_library_and_spared_a_module(tmp_path: Path) -> None:
     asked = grade("scipy", only=["stable_log_softmax"], examples=10, refusals=True)
     assert [law.id for law in asked.laws if "refuse" in law.id]

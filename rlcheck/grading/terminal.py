@@ -1,6 +1,7 @@
 """The report on a terminal."""
 
 import inspect
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -153,7 +154,8 @@ def _summary(report: Report) -> RenderableType:
         return Text(report.fault, style="magenta")
     passed = report.score == report.max_score
     counted = [law for law in report.laws if law.status != "skipped"]
-    lost = sum(law.status != "passed" for law in counted)
+    expected = Counter(law.expected_failure for law in counted if law.expected_failure)
+    lost = sum(law.status != "passed" and not law.expected_failure for law in counted)
     fail = "1 law fails" if lost == 1 else f"{lost} laws fail"
     unit = "points" if any(law.points != 1 for law in counted) else "laws"
     parts = [
@@ -165,6 +167,9 @@ def _summary(report: Report) -> RenderableType:
             f" · {fail if lost else 'all laws hold'} · {report.seconds:.1f} s",
         )
     ]
+    for reason, count in expected.items():
+        laws = "1 law" if count == 1 else f"{count} laws"
+        parts.append(Text(f"{laws} known to fail: {reason}", style="dim", overflow="fold"))
     if blocked := [law for law in counted if law.status == "blocked"]:
         parts.append(Text(f"blocked until others hold: {len(blocked)}", style="yellow"))
     if wrong := [law.id for law in counted if law.status == "ungradable"]:
