@@ -72,13 +72,13 @@ $(VENV)/docs: $(VENV)/dev
 	$(PIP) -e ".[docs]"
 	touch $@
 
-# d3rlpy and verl pin versions that exclude each other's, and work with these.
+# d3rlpy, verl and OpenRLHF pin versions that exclude each other's, and work with these.
 $(LIBRARIES)/done: constraints.txt
 	$(PYTHON) -m venv $(LIBRARIES)
 	$(IN_LIBRARIES) -c constraints.txt torch
 	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl rlax scipy ray \
 		structlog colorama dataclasses-json h5py gym scikit-learn hydra-core omegaconf codetiming
-	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl
+	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl openrlhf
 	touch $@
 
 # It needs an older Gymnasium than all others.
