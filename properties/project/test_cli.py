@@ -1,6 +1,9 @@
 """The command line: exit codes, one clear line for each misuse, reports that are always written."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,10 @@ from typer.testing import CliRunner, Result
 
 from rlcheck.grading.cli import EXAMPLE, app
 from rlcheck.grading.grade import grade
+from rlcheck.grading.render import KINDS
+from rlcheck.grading.report import EXIT_GRADER, from_json
 
+UNFINISHED = "the grader was ended before it had finished"
 LABELS = ("expected", "got", "replay", "source")
 WRONG = "def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n"
 
@@ -59,6 +65,23 @@ def test_a_report_is_written_whatever_happens(tmp_path: Path) -> None:
         )
         assert shown.exit_code == code
         assert json.loads(report.read_text())["target"] == target
+
+
+def test_the_reports_of_a_killed_grader_say_that_it_did_not_finish(tmp_path: Path) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text("import time\n\n\ndef discounted_return(rewards, gamma):\n    time.sleep(9)\n")
+    outputs = {kind: tmp_path / f"report.{kind}" for kind in KINDS}
+    command = [sys.executable, "-m", "rlcheck.grading.cli", "grade", str(path), "-j", "1"]
+    command += [f"--report={kind}={output}" for kind, output in outputs.items()]
+    for output in outputs.values():
+        output.write_text("of an earlier run")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as grader:
+        due = {kind: UNFINISHED for kind in KINDS} | {"csv": "target,"}  # a line a law: none
+        while not all(due[kind] in output.read_text() for kind, output in outputs.items()):
+            assert grader.poll() is None
+            time.sleep(0.05)
+        grader.kill()
+    assert from_json(outputs["json"].read_bytes()).exit_code == EXIT_GRADER
 
 
 @pytest.mark.parametrize(
@@ -119,3 +142,13 @@ def test_the_bundled_submission_shows_four_mistakes() -> None:
         "double_dqn_targets.selects_with_the_target_network",
         "decoding_distribution_with_order.drops_the_crossing_token",
     }
+
+
+def test_what_was_printed_last_is_kept_where_the_process_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "prints.py"
+    path.write_text(
+        "import os\n\n\ndef discounted_return(rewards, gamma):\n"
+        "    print('just before', end='')\n    os.kill(os.getpid(), 9)\n"
+    )
+    shown = rlcheck("grade", str(path), "--examples", "2", "--show-output")
+    assert "the last that it printed:\njust before" in shown.output

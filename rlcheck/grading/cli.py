@@ -55,6 +55,7 @@ from rlcheck.grading.terminal import (
     print_mistakes,
     print_report,
 )
+from rlcheck.grading.wire import printable
 from rlcheck.mistakes import mistakes_of
 from rlcheck.subjects import subjects
 
@@ -223,6 +224,7 @@ def grade_command(
         options["alone"] = len({submission.path.parent for submission in found}) < len(found)
         settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
         _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs, lang)
+    _foretell(target, seed, outputs, lang)
     with _spinner() as show:
         result = grade(
             target,
@@ -486,6 +488,15 @@ def _write(path: Path, rendered: Callable[[], bytes]) -> bool:
         errors.print(said, style="red")
         return False
     return True
+
+
+def _foretell(target: str, seed: int, outputs: list[tuple[str, Path]], lang: str) -> None:
+    """Write what each report says if nothing follows, so that none is empty or an earlier run's."""
+    fault = "the grader was ended before it had finished"
+    unknown: dict[str, Any] = {"isolation": "", "score": 0, "max_score": 0, "functions": {}}
+    result = Report(target=printable(target), seed=seed, laws=[], fault=fault, **unknown)
+    for kind, path in outputs:
+        _write(path, functools.partial(render, kind, result, lang=lang))
 
 
 def _finish(result: Report, outputs: list[tuple[str, Path]], lang: str, every_card: bool) -> None:

@@ -138,7 +138,8 @@ def start(
     channel, workers = socket.socketpair()
     environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    # Unbuffered: what it prints is not lost where it is killed.
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     command = [python.program, "-P", str(HERE / "jail.py"), json.dumps(spec)]
     with jails, workers:
         process = subprocess.Popen(
