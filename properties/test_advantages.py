@@ -721,6 +721,7 @@ def test_values_after_a_true_ending_change_no_lambda_return(lambda_returns, stre
     gamma=st.sampled_from(LATE_DISCOUNTS),
     lam=st.sampled_from(LATE_DISCOUNTS),
 )
+@example(length=40, reward=1.0, gamma=0.5, lam=0.5)  # late powers are small, and count
 def test_lambda_return_of_a_constant_reward_is_a_geometric_series(
     lambda_returns, length, reward, gamma, lam
 ):

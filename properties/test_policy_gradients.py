@@ -911,6 +911,7 @@ def test_losses_of_micro_batches_add_up_by_their_weights(aggregate_token_losses,
 @law(batch=losses(), mode=modes(), junk=inert_values())
 # verl-project/verl#2377, OpenRLHF/OpenRLHF#1240
 @example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode("token-mean"), junk=NAN)
+@example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode(MODES[1]), junk=NAN)
 @example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode(MODES[2]), junk=INF)
 def test_masked_losses_change_nothing(aggregate_token_losses, batch, mode, junk):
     """What stands where the mask is 0, NaN and infinities too, is never read.
