@@ -51,9 +51,10 @@ libraries: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## hold public librar
 	RLCHECK_PYTHONS=libraries=$(abspath $(LIBRARIES))/bin/python,imitation=$(abspath $(IMITATION))/bin/python \
 		$(BIN)/pytest -n auto properties/project/test_subjects.py
 
-conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write docs/conformance.md and .json anew
+conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write the pages of libraries and environments anew
 	$(BIN)/python -m rlcheck.grading.conformance docs/conformance.md \
 		--python libraries=$(abspath $(LIBRARIES))/bin/python --python imitation=$(abspath $(IMITATION))/bin/python
+	$(BIN)/python -m rlcheck.grading.environments.page docs/environments.md
 
 docs: $(VENV)/docs ## build the documentation as a static site in build/site
 	$(BIN)/python docs/site/build.py $(PAGES)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 
 from rlcheck.grading.cli import app
 from rlcheck.grading.environments import laws, vector_laws
-from rlcheck.grading.environments.check import Environments, check_env, laws_in
+from rlcheck.grading.environments.check import Environments, Finding, check_env, laws_in
+from rlcheck.grading.environments.page import EXAMPLES, Judged, Page, judge, known, markdown
 from rlcheck.grading.report import EXIT_FAILED, EXIT_PASSED, EXIT_UNLOADABLE
 
 LIMIT = 12
@@ -224,3 +226,59 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert absent.exit_code == EXIT_UNLOADABLE
     assert "NoSuch-v0 cannot be made: NameNotFound" in absent.output
     assert "CartPole-v1: 12 of 12 laws" in absent.output
+
+
+class Still(Walk):
+    """Nothing in it is left to chance."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.x = 0.0
+        return self.shown(), {}
+
+    def step(self, action: int) -> tuple[Any, ...]:
+        self.x += 2 * action - 1
+        return self.shown(), -1.0, bool(abs(self.x) > 3), False, {}
+
+
+class Hangs(Walk):
+    def step(self, action: int) -> tuple[Any, ...]:
+        while True:
+            try:
+                time.sleep(0.01)
+            except Exception:
+                continue
+
+
+def test_a_law_of_chance_is_not_applicable_where_there_is_none() -> None:
+    found = check_env(environments(Still), examples=5, vector=False)
+    statuses = {finding.law: finding.status for finding in found}
+    chance = {"a_reset_without_a_seed_goes_on_drawing", "other_seeds_give_other_episodes"}
+    assert {law for law, status in statuses.items() if status == "not_applicable"} == chance
+    assert {status for law, status in statuses.items() if law not in chance} == {"passed"}
+
+
+def test_an_environment_that_hangs_is_given_up() -> None:
+    found = check_env(environments(Hangs), examples=2, vector=False, seconds=0.2)
+    assert {finding.status for finding in found} == {"timed_out"}
+    assert found[0].message == "the law took more than 0.2 s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for group in known().group for name in group.environments])
+def test_an_environment_keeps_all_but_what_is_declared(name: str) -> None:
+    declared = {law for e in known().declared if name in e.environments for law in e.laws}
+    found = judge(name, "", EXAMPLES, seed=0)
+    assert {finding.law: finding.message for finding in found.broken}.keys() == declared
+
+
+def test_the_page_shows_what_is_kept_and_what_is_not() -> None:
+    name, law = known().declared[0].environments[0], known().declared[0].laws[0]
+    finding = Finding(law, "A sentence.", "failed", 3, "flags", "True", "1", "mode=SAME_STEP")
+    judged = [Judged(name, "A", 16, ["other"], [finding]), Judged("CartPole-v1", "B", 16, [], [])]
+    text = markdown(Page({"gymnasium": "1.2.3"}, "2026-01-02", 60, 0, judged))
+    assert f"| `{name}` | A | 14 | 1 | `{law}` |" in text
+    assert "| `CartPole-v1` | B | 16 |  |  |" in text
+    assert known().declared[0].reason in text
+    assert "expected `True`, got `1`" in text
+    assert all(f"`{each.name}`: " in text for each in (*laws_in(laws), *laws_in(vector_laws)))

@@ -18,6 +18,8 @@ from rlcheck.grading.report import EXIT_FAILED, EXIT_PASSED, EXIT_UNLOADABLE, EX
 __all__ = ["check_env_command"]
 
 EXAMPLES = 20
+NOT_APPLICABLE = "not_applicable"
+HARMLESS = ("passed", NOT_APPLICABLE)
 console = Console(highlight=False, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
@@ -83,9 +85,12 @@ def _print(name: str, result: dict[str, Any]) -> None:
         console.print(f"{name} cannot be made: {result['error']}", style="red", soft_wrap=True)
         return
     findings = result["findings"]
-    broken = [finding for finding in findings if finding["status"] != "passed"]
+    idle = [finding for finding in findings if finding["status"] == NOT_APPLICABLE]
+    broken = [finding for finding in findings if finding["status"] not in HARMLESS]
+    asked = len(findings) - len(idle)
+    said = f", {len(idle)} not applicable" if idle else ""
     style = "red" if broken else "green"
-    console.print(f"{name}: {len(findings) - len(broken)} of {len(findings)} laws", style=style)
+    console.print(f"{name}: {asked - len(broken)} of {asked} laws{said}", style=style)
     for finding in broken:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         table.add_column(no_wrap=True, style="dim")
@@ -101,7 +106,7 @@ def _exit_code(results: dict[str, dict[str, Any]]) -> int:
     if any(result["error"] for result in results.values()):
         return EXIT_UNLOADABLE
     statuses = [f["status"] for result in results.values() for f in result["findings"]]
-    return EXIT_PASSED if all(status == "passed" for status in statuses) else EXIT_FAILED
+    return EXIT_PASSED if all(status in HARMLESS for status in statuses) else EXIT_FAILED
 
 
 def _write(path: Path, found: dict[str, Any]) -> None:

@@ -1,21 +1,31 @@
 """Run the laws of environments against one of them."""
 
+import contextlib
+import signal
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 from hypothesis.errors import Flaky
 
 from rlcheck.grading.compare import Mismatch
 from rlcheck.grading.environments import laws, vector_laws
+from rlcheck.grading.environments.recording import NotApplicable
 from rlcheck.grading.laws import EXAMPLES, Law, explore
 
 __all__ = ["Environments", "Finding", "check_env", "environments_of", "laws_in", "summary"]
 
 SHARE = {"a_reset_without_a_seed_goes_on_drawing": 10, "other_seeds_give_other_episodes": 10}
-VECTOR_SHARE = {"sync": 5, "async": 20}  # one example in so many: each makes a vector
+VECTOR_SHARE = 5  # one example in so many: each makes a vector
+VECTOR_MODES = ("sync", "async")
+LAW_SECONDS = 120.0  # of one law
+
+
+class _TooLong(BaseException):
+    """A law has had its time; no `except Exception` of an environment holds it up."""
 
 
 @dataclass
@@ -52,7 +62,7 @@ class Finding:
 
     law: str
     sentence: str
-    status: str  # passed, failed or raised
+    status: str  # passed, failed, raised, timed_out, or not_applicable: never put to the test
     examples: int
     message: str = ""
     expected: str = ""
@@ -79,17 +89,41 @@ def environments_of(name: str) -> Environments:
     return Environments(one, many)
 
 
-def _run(law: Law, environments: Environments, seed: int, examples: int, name: str) -> Finding:
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Interrupt what takes longer, where the system can: in the main thread, on POSIX."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> NoReturn:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _run(
+    law: Law, environments: Environments, seed: int, examples: int, name: str, seconds: float
+) -> Finding:
     last: dict[str, Any] = {}
-    count, failure = 0, None
+    count, applied, failure = 0, 0, None
 
     def visit(**drawn: Any) -> None:
-        nonlocal count, failure, last
+        nonlocal count, applied, failure, last
         count += 1
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 law.body(environments, **drawn)
+            applied += 1
+        except NotApplicable:
+            pass
         except Exception as error:
             failure, last = error, drawn
             raise
@@ -97,11 +131,16 @@ def _run(law: Law, environments: Environments, seed: int, examples: int, name: s
             environments.close()
 
     try:
-        explore(law, visit, random_seed=seed, examples=examples, shrink=True)
+        with _at_most(seconds):
+            explore(law, visit, random_seed=seed, examples=examples, shrink=True)
+    except _TooLong:
+        if failure is None:
+            said = f"the law took more than {seconds:g} s"
+            return Finding(name, law.sentence, "timed_out", count, said)
     except (Exception, Flaky) as error:
         failure = failure or error
     if failure is None:
-        return Finding(name, law.sentence, "passed", count)
+        return Finding(name, law.sentence, "passed" if applied else "not_applicable", count)
     drawn = ", ".join(f"{key}={value}" for key, value in last.items())
     if isinstance(failure, Mismatch):
         told = failure.text, repr(failure.expected), repr(failure.got)
@@ -116,6 +155,7 @@ def check_env(
     examples: int = EXAMPLES,
     seed: int = 0,
     vector: bool = True,
+    seconds: float = LAW_SECONDS,
 ) -> list[Finding]:
     """What each law of environments shows of one.
 
@@ -125,6 +165,7 @@ def check_env(
         examples: drawn for each law; laws that make many environments take a part of them.
         seed: of every draw.
         vector: whether the laws of Gymnasium's vectors are run, in one process and in several.
+        seconds: limit of one law.
     """
     if isinstance(env, str):
         environments = environments_of(env)
@@ -134,12 +175,13 @@ def check_env(
     for law in laws_in(laws):
         if environments.has_limit or "time_limit" not in law.name:
             share = max(1, examples // SHARE.get(law.name, 1))
-            found.append(_run(law, environments, seed, share, law.name))
-    for mode in VECTOR_SHARE if vector and environments.make_many else ():
+            found.append(_run(law, environments, seed, share, law.name, seconds))
+    for mode in VECTOR_MODES if vector and environments.make_many else ():
         environments.mode = mode
         for law in laws_in(vector_laws):
-            share = max(1, examples // VECTOR_SHARE[mode])
-            found.append(_run(law, environments, seed, share, f"{law.name} [{mode}]"))
+            share = max(1, examples // VECTOR_SHARE)
+            name = f"{law.name} [{mode}]"
+            found.append(_run(law, environments, seed, share, name, seconds))
     return found
 
 

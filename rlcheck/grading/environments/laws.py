@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rlcheck.grading.compare import Mismatch
 from rlcheck.grading.environments.recording import (
     Moment,
+    NotApplicable,
     Play,
     assert_same,
     is_flag,
@@ -127,7 +128,7 @@ def a_reset_without_a_seed_goes_on_drawing(environments, play):
     """Where chance plays a part, resets without a seed draw on, neither one again nor anew."""
     by_seed = [play.seed + index for index in range(EPISODES)]
     if commonest(episodes(environments.make(), by_seed, play)) > EPISODES // 2:
-        return
+        raise NotApplicable("chance plays no part")
     environment = environments.make()
     first = episodes(environment, [play.seed, *[None] * (EPISODES - 1)], play)
     if commonest(first[1:]) == EPISODES - 1:
@@ -141,7 +142,7 @@ def other_seeds_give_other_episodes(environments, play):
     """Where chance plays a part without a seed, it does so with different seeds."""
     unseeded = episodes(environments.make(), [None] * EPISODES, play)
     if commonest(unseeded) > EPISODES // 2:
-        return
+        raise NotApplicable("chance plays no part")
     by_seed = [play.seed + index for index in range(EPISODES)]
     found = episodes(environments.make(), by_seed, play)
     if commonest(found) == EPISODES:
