@@ -738,6 +738,7 @@ def test_clipped_policy_terms_refuse(clipped_policy_terms, bad):
 # --- aggregation -------------------------------------------------------------------------------
 
 LENGTHS = (4, 1, 3, 1000)
+NO_ROWS = Batch((np.zeros((0, 2)),), np.zeros((0, 2), dtype=np.int64))
 
 
 def _loss_row(*code: int) -> list[tuple[float, int]]:
@@ -860,6 +861,7 @@ def test_equal_losses_average_to_themselves(aggregate_token_losses, batch, level
 @law(batch=losses(), mode=modes(), copies=st.integers(2, 4))
 # huggingface/trl#3138, huggingface/trl#3256
 @example(batch=batch_of([[2.0, 0.0], [3.0, 1.0]], mask=PAIR * 2), mode=Mode(MODES[3], 4), copies=2)
+@example(batch=NO_ROWS, mode=Mode(MODES[1]), copies=2)
 def test_copies_of_every_row_change_no_loss(aggregate_token_losses, batch, mode, copies):
     """A batch that holds every row several times has the same loss, in any mode."""
     once = number(mode.of(aggregate_token_losses, batch))
@@ -868,6 +870,7 @@ def test_copies_of_every_row_change_no_loss(aggregate_token_losses, batch, mode,
 
 
 @law(batch=losses(), mode=modes(), order=st.permutations(range(WIDEST)))
+@example(batch=NO_ROWS, mode=Mode(MODES[1]), order=list(range(WIDEST)))
 def test_the_order_of_rows_and_tokens_changes_no_loss(aggregate_token_losses, batch, mode, order):
     """Rows, and the columns of all rows, may stand in any order."""
     once = number(mode.of(aggregate_token_losses, batch))
