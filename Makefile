@@ -7,10 +7,11 @@ SOURCES = pyproject.toml constraints.txt
 # Public libraries live in environments of their own, which need nothing of rlcheck.
 LIBRARIES = $(VENV)-libraries
 IMITATION = $(VENV)-imitation
+OF_LIBRARIES = properties/project/test_subjects.py properties/project/test_buffers.py
 IN_LIBRARIES = $(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check
 IN_IMITATION = $(IMITATION)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow notebooks lint table benchmark docs libraries conformance clean
+.PHONY: demo test slow notebooks lint table benchmark docs installed libraries conformance clean
 
 demo: $(VENV)/core ## grade the bundled example submission
 	$(BIN)/rlcheck demo
@@ -49,7 +50,9 @@ benchmark: $(VENV)/dev ## print what examples, calls and grading cost, as ratios
 
 libraries: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## hold public libraries to what is declared of them
 	RLCHECK_PYTHONS=libraries=$(abspath $(LIBRARIES))/bin/python,imitation=$(abspath $(IMITATION))/bin/python \
-		$(BIN)/pytest -n auto properties/project/test_subjects.py
+		$(BIN)/pytest -m slow -n auto --dist worksteal $(OF_LIBRARIES)
+
+installed: $(LIBRARIES)/done $(IMITATION)/done ## install public libraries, away from everything else
 
 conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write the pages of libraries and environments anew
 	$(BIN)/python -m rlcheck.grading.conformance docs/conformance.md \
