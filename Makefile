@@ -54,10 +54,11 @@ libraries: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## hold public librar
 
 installed: $(LIBRARIES)/done $(IMITATION)/done ## install public libraries, away from everything else
 
-conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write the pages of libraries and environments anew
+conformance: $(VENV)/dev $(LIBRARIES)/done $(IMITATION)/done ## write the pages of libraries, buffers and environments anew
 	$(BIN)/python -m rlcheck.grading.conformance docs/conformance.md \
 		--python libraries=$(abspath $(LIBRARIES))/bin/python --python imitation=$(abspath $(IMITATION))/bin/python
 	$(BIN)/python -m rlcheck.grading.environments.page docs/environments.md
+	$(BIN)/python -m rlcheck.grading.buffers.page docs/buffers.md --python libraries=$(abspath $(LIBRARIES))/bin/python
 
 docs: $(VENV)/docs ## build the documentation as a static site in build/site
 	$(BIN)/python docs/site/build.py $(PAGES)
@@ -80,7 +81,8 @@ $(VENV)/docs: $(VENV)/dev
 $(LIBRARIES)/done: constraints.txt
 	$(PYTHON) -m venv $(LIBRARIES)
 	$(IN_LIBRARIES) -c constraints.txt torch
-	$(IN_LIBRARIES) -c constraints.txt msgspec trl stable-baselines3 torchrl rlax scipy ray \
+	$(IN_LIBRARIES) -c constraints.txt msgspec hypothesis trl stable-baselines3 torchrl rlax scipy ray \
+		minari pyarrow pillow \
 		structlog colorama dataclasses-json h5py gym scikit-learn hydra-core omegaconf codetiming
 	$(IN_LIBRARIES) -c constraints.txt --no-deps d3rlpy verl openrlhf
 	touch $@
