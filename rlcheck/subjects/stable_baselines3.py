@@ -1,4 +1,4 @@
-"""Stable-Baselines3 2.9.2: advantages and n-step returns.
+"""Stable-Baselines3 2.9.2: advantages, one-step targets and n-step returns.
 
 The buffers are float32. Targets of DQN and losses of PPO stand inside `train` methods, and cannot
 be called; its categorical distribution is PyTorch's.
@@ -14,7 +14,9 @@ from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
 
 __version__ = importlib.metadata.version("stable_baselines3")
 __all__ = [
+    "collector_target",
     "discounted_return",
+    "discounted_td_sum",
     "generalized_advantages",
     "lambda_returns",
     "return_to_go",
@@ -62,11 +64,31 @@ def return_to_go(rewards: Any, gamma: float = 1.0) -> Any:
     return _returns(_floats(rewards), gamma)
 
 
+def discounted_td_sum(deltas: Any, gamma: float) -> Any:
+    """`stable_baselines3.common.buffers.NStepReplayBuffer`, n = T, of the residuals as rewards."""
+    return discounted_return(deltas, gamma)
+
+
 def td_residuals(rewards: Any, values: Any, gamma: float, terminated: Any = None) -> Any:
     """`RolloutBuffer.compute_returns_and_advantage` with λ = 0; a terminal is done."""
     values = _floats(values)
     done = np.zeros(len(rewards)) if terminated is None else _floats(terminated)
     return _rollout(_floats(rewards), values[:-1], values[-1], done, gamma, 0.0).advantages[:, 0]
+
+
+def collector_target(reward: Any, next_value: Any, *, gamma: float, terminated: Any) -> Any:
+    """`RolloutBuffer.compute_returns_and_advantage`: the returns of one step of value 0.
+
+    Each of the broadcast elements is an environment of its own; a terminal is done.
+    """
+    arrays = (_floats(each) for each in (reward, next_value, terminated))
+    reward, next_value, done = np.broadcast_arrays(*arrays)
+    count = reward.size
+    buffer = RolloutBuffer(1, _OBSERVATION, _ACTION, "cpu", 1.0, gamma, n_envs=count)
+    step = np.zeros((count, 1), np.float32)
+    buffer.add(step, step, reward.ravel(), np.ones(count), torch.zeros(count), torch.zeros(count))
+    buffer.compute_returns_and_advantage(torch.from_numpy(next_value.ravel()), done.ravel())
+    return buffer.returns[0].reshape(reward.shape)[()]
 
 
 def _episode(
