@@ -126,6 +126,16 @@ class CutIsTruncated(Lines):
         return {**episode, "truncations": [*episode["truncations"][:-1], last]}
 
 
+@breaks("a_single_episode_is_read")
+class LargestOfThem(Lines):
+    """Compares the episodes with each other, which fails where there is one."""
+
+    def read(self):
+        found = super().read()
+        max(*(len(episode["actions"]) for episode in found))
+        return found
+
+
 @breaks("an_episode_of_one_step_is_read_as_one")
 class OneStepIsNone(Lines):
     """Takes an episode of one step for one without any."""

@@ -1,5 +1,7 @@
 """Laws of datasets of episodes; `datasets` makes the kind that is judged."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from rlcheck.grading.buffers.datasets import Datasets, compared, episodes_of, read_whole, same
@@ -93,6 +95,12 @@ def an_episode_without_a_flag_keeps_none(datasets: Datasets, case: Case) -> None
     if all(ending != "going on" for _, ending in case.episodes):
         raise NotApplicable("every episode has a flag")
     compared(datasets, case, "terminations", "truncations", "actions")
+
+
+@law(case=cases(endings=("terminated",), goes_on=False))
+def a_single_episode_is_read(datasets: Datasets, case: Case) -> None:
+    """A dataset of one episode is read with all that its steps hold."""
+    read_whole(datasets, replace(case, episodes=case.episodes[:1]))
 
 
 @law(case=cases(shortest=1, longest=1, endings=("terminated",), goes_on=False))

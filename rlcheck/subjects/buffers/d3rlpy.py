@@ -17,6 +17,7 @@ from d3rlpy.constants import ActionSpace
 __all__ = [
     "BasicTrajectorySlicer",
     "BasicTransitionPicker",
+    "FrameStackTrajectorySlicer",
     "FrameStackTransitionPicker",
     "FromMinari",
     "MultiStepTransitionPicker",
@@ -116,21 +117,33 @@ def _episode(given: dict[str, Any]) -> dataset.Episode:
 class BasicTrajectorySlicer:
     """`BasicTrajectorySlicer`, called with every step as the end."""
 
+    def slicer(self) -> Any:
+        """The library's slicer."""
+        return dataset.BasicTrajectorySlicer()
+
     def slices(self, episodes: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
         """The slice that ends with each step."""
-        slicer = dataset.BasicTrajectorySlicer()
+        slicer = self.slicer()
         made = [_episode(episode) for episode in episodes]
         return [_slice(slicer(one, t, size)) for one in made for t in range(one.size())]
 
 
 def _slice(found: Any) -> dict[str, Any]:
     told = {
-        name: getattr(found, name)[:, 0].tolist()
+        name: getattr(found, name)[:, -1].tolist()
         for name in ("observations", "actions", "returns_to_go")
     }
     flags = {"mask": found.masks > 0, "terminals": found.terminals[:, 0] > 0}
     told |= {name: values.tolist() for name, values in flags.items()}
     return {**told, "timesteps": found.timesteps.tolist()}
+
+
+class FrameStackTrajectorySlicer(BasicTrajectorySlicer):
+    """`FrameStackTrajectorySlicer`, of whose two frames the last one is looked at."""
+
+    def slicer(self) -> Any:
+        """The library's slicer."""
+        return dataset.FrameStackTrajectorySlicer(n_frames=2)
 
 
 class FrameStackTransitionPicker:

@@ -1,16 +1,31 @@
-"""TorchRL 0.14.1: replay buffers of tensordicts, alone and with returns of several steps.
+"""TorchRL 0.14.1: replay buffers of tensordicts, returns of several steps, Minari's datasets.
 
 A step is a tensordict as an environment gives it, `done` being either flag.
 """
 
+import os
+import tempfile
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import minari
+import numpy as np
 import torch
+from gymnasium import spaces
+from minari.data_collector.episode_buffer import EpisodeBuffer
 from tensordict import TensorDict
 from torchrl import data
+from torchrl.data.datasets import MinariExperienceReplay as Dataset
 from torchrl.envs.transforms import MultiStepTransform as Transform
 
-__all__ = ["MultiStep", "MultiStepTransform", "ReplayBuffer"]
+__all__ = ["MinariExperienceReplay", "MultiStep", "MultiStepTransform", "ReplayBuffer"]
+
+NAME = "rows/numbers-v0"
+SPACES = {
+    "observation_space": spaces.Box(-1000, 1000, (1,), np.float32),
+    "action_space": spaces.Discrete(64),
+}
 
 
 def _step(
@@ -105,3 +120,43 @@ class MultiStep(ReplayBuffer):
         """`sample`."""
         self.stored()
         return super().sample(count)
+
+
+class MinariExperienceReplay:
+    """`MinariExperienceReplay` with `load_from_local_minari`, of a dataset that Minari wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, episodes: list[dict[str, Any]]) -> None:
+        """`minari.create_dataset_from_buffers`, then `update_dataset_from_buffer`."""
+        os.environ["MINARI_DATASETS_PATH"] = str(self.folder)
+        buffers = []
+        for episode in episodes:
+            numbers = [np.array([x], np.float32) for x in episode["observations"]]
+            buffers.append(EpisodeBuffer(**{**episode, "observations": numbers}))
+        if (self.folder / NAME).exists():
+            minari.load_dataset(NAME).update_dataset_from_buffer(buffers)
+        else:
+            minari.create_dataset_from_buffers(NAME, buffers, **SPACES)
+
+    def read(self) -> list[dict[str, Any]]:
+        """All steps, by the episodes that they say they are of."""
+        os.environ["MINARI_DATASETS_PATH"] = str(self.folder)
+        root = tempfile.mkdtemp(dir=self.folder)
+        found = Dataset(NAME, batch_size=1, root=root, load_from_local_minari=True)[:]
+        steps = zip(found["episode"].reshape(-1).tolist(), found, strict=True)
+        groups = groupby(steps, key=lambda pair: pair[0])
+        return [self.told([step for _, step in group]) for _, group in groups]
+
+    def told(self, steps: list[Any]) -> dict[str, Any]:
+        """The steps of an episode as plain numbers."""
+        after = [step["next"] for step in steps]
+        seen = [step["observation"].item() for step in steps]
+        return {
+            "observations": [*seen, after[-1]["observation"].item()],
+            "actions": [step["action"].item() for step in steps],
+            "rewards": [step["reward"].item() for step in after],
+            "terminations": [step["terminated"].item() for step in after],
+            "truncations": [step["truncated"].item() for step in after],
+        }
