@@ -636,6 +636,7 @@ def test_a_dual_clip_lowers_losses_of_negative_advantages_only(clipped_policy_te
 
 @law(tokens=surrogates(), clip=windows())
 @example(tokens=table(2.0, 1.0), clip=Clip(0.5, 1.5))
+@example(tokens=table(0.5, -1.0), clip=Clip(0.5, 0.4))  # wider below than above
 def test_within_the_window_nothing_is_clipped(clipped_policy_terms, tokens, clip):
     """Ratios from 1 − low to 1 + high give −ρ A, and a ratio of 1 gives −A."""
     ratios, advantages = tokens

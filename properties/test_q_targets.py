@@ -374,6 +374,7 @@ def test_double_dqn_takes_the_lowest_of_tied_actions(double_dqn_targets, batch, 
 
 
 @law(batch=batches(), best=st.integers(0, 3), level=st.sampled_from((1.0, 0.0, -1e300, 1e8)))
+@example(batch=Batch([0.0], [0], [[0.0] * 2], [[0.1, -1.0]], [], 1.0), best=1, level=0.0)
 def test_double_dqn_tells_neighbouring_floats_apart(double_dqn_targets, batch, best, level):
     """The least difference between two online values decides which action is selected."""
     actions = np.shape(batch.online)[1]
