@@ -224,10 +224,12 @@ def test_each_submission_gets_a_seed_of_its_own_that_the_secret_gives_again(
 ) -> None:
     assignment = Assignment(functions={}, seed="per-submission")
     secret = {"RLCHECK_SECRET": "tea"}
-    one, other = write("a = 1", "one.py"), write("a = 2", "other.py")
+    for name in ("one", "other", "renamed"):
+        (tmp_path / name).mkdir()
+    one, other = write("a = 1", "one/one.py"), write("a = 2", "other/other.py")
     seed = assignment.seed_of(str(one), secret)
     assert seed == assignment.seed_of(str(one), secret) >= 0
-    assert seed == assignment.seed_of(str(write("a = 1", "renamed.py")), secret)
+    assert seed == assignment.seed_of(str(write("a = 1", "renamed/renamed.py")), secret)
     assert seed != assignment.seed_of(str(other), secret)
     assert seed != assignment.seed_of(str(one), {"RLCHECK_SECRET": "coffee"})
     with pytest.raises(ValueError, match="set RLCHECK_SECRET"):
@@ -235,7 +237,29 @@ def test_each_submission_gets_a_seed_of_its_own_that_the_secret_gives_again(
     assert Assignment(functions={}, seed=7).seed_of("nowhere", {}) == 7
 
 
-def test_the_content_of_a_folder_is_that_of_its_python_files(tmp_path: Path) -> None:
+def test_a_file_that_is_laid_beside_changes_the_seed_unless_it_cannot_be_seen(
+    write: Write, tmp_path: Path
+) -> None:
+    assignment, secret = Assignment(functions={}, seed="per-submission"), {"RLCHECK_SECRET": "tea"}
+    path = str(write("a = 1", "solution.py"))
+    before = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
+    (tmp_path / "table.bin").write_bytes(b"answers to an earlier seed")
+    after = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+
+
+def test_a_folder_without_end_has_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "solution.py").write_text("a = 1")
+    (tmp_path / "large.bin").write_bytes(bytes(1000))
+    for name, limit, says in (("LARGEST", 999, "999 bytes"), ("MOST_FILES", 1, "1 files")):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"rlcheck.grading.assignment.{name}", limit)
+            with pytest.raises(ValueError, match=f"more than {says}"):
+                content_of(tmp_path)
+
+
+def test_the_content_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("from .f import *")
@@ -253,6 +277,13 @@ def test_the_content_of_a_folder_is_that_of_its_python_files(tmp_path: Path) -> 
         ("functions.td_residual = {}", "td_residuals"),
         ("functions.returns = {}", "functions.returns is no function, but several"),
         ("functions.td_residuals.weight = -1", "`$.functions[...].weight`"),
+        ("functions.td_residuals.weight = inf", "`$.functions[...].weight`"),
+        ("functions.td_residuals.weight = nan", "`$.functions[...].weight`"),
+        (
+            "functions.td_residuals = {}\ngroups.a = {laws=['*'], cap=1}\n"
+            "groups.b = {laws=['*_refuses'], cap=1}",
+            "groups a and b both cap returns::td_residuals_refuses",
+        ),
         ("functions.td_residuals.wieght = 1", "unknown field `wieght`"),
         ("functions.td_residuals.laws.x = {}", "functions.td_residuals.laws: 'x' matches nothing"),
         (

@@ -42,7 +42,7 @@ from rlcheck.grading.report import (
 )
 
 BAD = "def discounted_td_sum(deltas, gamma):\n    return {}\n"
-FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3)))
+FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3), ("alone", True)))
 
 
 @pytest.fixture
@@ -100,11 +100,60 @@ def test_a_folder_s_files_packages_and_folders_of_one_file_are_submissions(folde
 
 def test_the_file_to_grade_is_named_where_there_are_several(folder: Path) -> None:
     (folder / "boris" / "helpers.py").touch()
-    with pytest.raises(ValueError, match=r"boris: it holds helpers\.py, solution\.py; --file says"):
-        submissions_in([str(folder)])
+    barred = {s.name: s.barred for s in submissions_in([str(folder)])}
+    assert barred.pop("boris").startswith("it holds helpers.py, solution.py; --file says")
+    assert set(barred.values()) == {""}
     found = submissions_in([str(folder)], file="solution.py")
     assert found[1].path == folder / "boris" / "solution.py"
     assert found[3].path == folder / "package" / "solution.py"  # it says that it is missing
+
+
+def test_no_name_of_a_file_stands_in_a_neighbours_way(tmp_path: Path) -> None:
+    """A file and a folder of one name, a name's escape spelled out, names that differ in case."""
+    (tmp_path / "class" / "anna").mkdir(parents=True)
+    escaped = ["al\u200ci", "al\\u200ci"]
+    long = "m" * 250
+    for name in ("anna", "anna/solution", "BORIS", "Boris", *escaped, long):
+        (tmp_path / "class" / f"{name}.py").write_text(BAD.format("0.0"))
+    found = submissions_in([str(tmp_path / "class")])
+    annas = [s.path.name for s in found if s.name.startswith("anna")]
+    assert sorted(annas) == ["anna.py", "solution.py"]
+    assert len({s.name.casefold() for s in found}) == len(found) == 7
+    results = tmp_path / "results"
+    summary = grade_class(found, FEW, results, Cores(1))
+    assert [s.name for s in summary.submissions] == [s.name for s in found]
+    assert len(list(results.glob("*.json"))) == 7
+    assert summary.complete
+    assert grade_class(found, FEW, results, Cores(1)).graded == 0
+
+
+def test_results_that_cannot_be_written_are_told_and_stop_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rlcheck.grading.classes._keep", full)
+    found = submissions_in([str(folder)])
+    summary = grade_class(found, FEW, tmp_path / "results", Cores(1))
+    assert summary.unkept == [s.name for s in found] == [s.name for s in summary.submissions]
+    assert not summary.complete
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_lies_in_the_current_folder_is_not_imported_by_the_grader(
+    tmp_path: Path, jobs: str
+) -> None:
+    """A student's struct.py would run outside of every tier."""
+    ran = tmp_path / "ran"
+    (tmp_path / "struct.py").write_text(f"open({str(ran)!r}, 'w')\nraise SystemExit(9)")
+    (tmp_path / "anna.py").write_text(BAD.format("0.0"))
+    command = [str(Path(sys.executable).with_name("rlcheck")), "grade", ".", "-j", jobs]
+    command += ["--only", "discounted_td_sum", "--examples", "4", "--out", "results"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == EXIT_PASSED, said.stderr
+    assert not ran.exists()
+    assert {p.stem for p in (tmp_path / "results").iterdir()} == {"anna", "struct"}
 
 
 @pytest.mark.parametrize(

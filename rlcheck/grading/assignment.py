@@ -40,9 +40,10 @@ from rlcheck.grading.report import LawReport
 __all__ = ["Assignment", "Terms", "Visibility", "awaits", "content_of", "read_assignment"]
 
 Visibility = Literal["public", "hidden", "after-due"]
-Weight = Annotated[float, msgspec.Meta(ge=0)]
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 SECRET = "RLCHECK_SECRET"
-LARGEST_SOURCE = 2**24  # bytes of a file that count for what a submission is
+LARGEST = 2**30  # bytes of a submission, with all that it can read beside it
+MOST_FILES = 10_000
 
 
 class LawTerms(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -148,17 +149,24 @@ class Assignment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             surplus += max(0.0, sum(inside) - group.cap)
         return round(sum(law.points for law in kept) - surplus, 6)
 
-    def seed_of(self, target: str, environment: Mapping[str, str] = os.environ) -> int:
+    def seed_of(
+        self, target: str, environment: Mapping[str, str] = os.environ, *, alone: bool = False
+    ) -> int:
         """The seed of a submission: one for all, or its HMAC under the secret.
 
+        It is that of everything the submission can read: a table of answers to an earlier seed,
+        laid beside the file, gives another one.
+
         Raises:
-            ValueError: the seed is per submission, and RLCHECK_SECRET is not set.
+            ValueError: the seed is per submission, and RLCHECK_SECRET is not set, or the folder
+                is too large.
         """
         if self.seed != "per-submission":
             return self.seed
         if not environment.get(SECRET):
             raise ValueError(f"the assignment's seed is per submission; set {SECRET}")
-        digest = hmac.new(environment[SECRET].encode(), content_of(Path(target)), hashlib.sha256)
+        content = content_of(Path(target), alone=alone)
+        digest = hmac.new(environment[SECRET].encode(), content, hashlib.sha256)
         return int.from_bytes(digest.digest()[:6], "big")
 
 
@@ -193,6 +201,10 @@ def _check(assignment: Assignment) -> None:
             _must_match(f"functions.{name}.laws.{key}.requires", terms.requires, _names(laws))
     for name, group in assignment.groups.items():
         _must_match(f"groups.{name}.laws", group.laws, [law.id for law in laws])
+    for law in laws:
+        inside = [n for n, group in assignment.groups.items() if _any_matches(group.laws, law.id)]
+        if len(inside) > 1:
+            raise ValueError(f"groups {inside[0]} and {inside[1]} both cap {law.id}")
     _refuse_circles(assignment, laws)
 
 
@@ -231,14 +243,30 @@ def _zoned(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.astimezone()
 
 
-def content_of(path: Path) -> bytes:
-    """A digest of a submission's Python files, whatever the folder is called."""
-    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    digest = hashlib.sha256()
+def content_of(path: Path, *, alone: bool = True) -> bytes:
+    """A digest of a submission, whatever its file or its folder is called.
+
+    Args:
+        path: a file, or a folder with all that is in it.
+        alone: False adds what lies beside a file, in its folder and below.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: there is too much to read.
+    """
+    folder = path if path.is_dir() else path.parent
+    files = [path] if alone and not path.is_dir() else sorted(folder.rglob("*"))
+    if len(files) > MOST_FILES:
+        raise ValueError(f"{folder}: there are more than {MOST_FILES} files in the folder")
+    digest, left = hashlib.sha256(), LARGEST
     for file in files:
-        name = str(file.relative_to(path)) if path.is_dir() else ""
-        size = file.stat().st_size
-        digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
-        if file.is_file() and size <= LARGEST_SOURCE:  # a pipe would never end
-            digest.update(file.read_bytes())
+        name = "" if file == path else str(file.relative_to(folder))
+        regular = file.is_file()  # a pipe would never end
+        left -= file.stat().st_size if regular else 0
+        if left < 0:
+            raise ValueError(f"{folder}: there are more than {LARGEST} bytes in the folder")
+        digest.update(f"{name}\0{regular}\0".encode("utf-8", "surrogateescape"))
+        if regular:
+            with file.open("rb") as opened:
+                digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.digest()

@@ -7,6 +7,8 @@ the calls of the smallest failing example are the counterexample that a report p
 
 import contextlib
 import copy
+import math
+import time
 import traceback
 import warnings
 from collections import deque
@@ -234,10 +236,12 @@ def same_outcome(one: Any, other: Any) -> bool:
 class Graded:
     """A function under test: callable, recording, answering in plain data."""
 
-    def __init__(self, function: str, transport: Transport) -> None:
+    def __init__(self, function: str, transport: Transport, seconds: float = math.inf) -> None:
         self.function = function
         self.calls: deque[Call] = deque(maxlen=LAST_CALLS)
         self._transport = transport
+        self._seconds = seconds  # for all calls together
+        self._started = time.monotonic()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(args, kwargs, watch=False).answer
@@ -283,6 +287,8 @@ class Graded:
         backward: Backward | None = None,
     ) -> Watched:
         """One call, with copies: the law keeps what it drew, and the record what was asked."""
+        if time.monotonic() - self._started > self._seconds:
+            raise TimedOut(f"the law took more than {self._seconds:g} s")
         record = Call(snapshot(args), snapshot(kwargs), backward=backward)
         self.calls.append(record)
         given = snapshot(args), snapshot(kwargs)

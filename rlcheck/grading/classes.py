@@ -5,9 +5,10 @@ import hashlib
 import itertools
 import math
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ __all__ = [
 
 LINK = "it is a link; a submission is a file of its own"
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
+LONGEST_NAME = 200  # bytes; systems allow 255 with what is added
 MANY = 3  # and how many of them at least
 
 
@@ -57,13 +59,33 @@ def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[S
     such a folder it is `file`, or the package, or the only Python file.
 
     Raises:
-        ValueError: a target does not exist, a folder holds nothing, or not one file to grade.
+        ValueError: a target does not exist, or a folder holds nothing to grade.
     """
     found = [s for target in targets for s in _found(Path(target), file)]
     repeated = [name for name, count in Counter(s.name for s in found).items() if count > 1]
     if repeated:
         raise ValueError(f"several submissions are called {repeated[0]}; name their folder")
     return sorted(found, key=lambda submission: submission.name)
+
+
+def _told_apart(found: Iterable[Submission]) -> Iterator[Submission]:
+    """Submissions of one folder; where several have one name, all but the first are numbered.
+
+    Nobody's mark may depend on what a neighbour calls a file.
+    """
+    names: set[str] = set()
+    for submission in found:
+        name, number = submission.name, 1
+        while _same_file(name) in names:
+            number += 1
+            name = f"{submission.name} ({number})"
+        names.add(_same_file(name))
+        yield replace(submission, name=name)
+
+
+def _same_file(name: str) -> str:
+    """What two names have in common that some file systems take for one."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _found(path: Path, file: str | None) -> Iterator[Submission]:
@@ -74,34 +96,32 @@ def _found(path: Path, file: str | None) -> Iterator[Submission]:
         return
     entries = [e for e in sorted(path.iterdir()) if not e.name.startswith((".", "_"))]
     files = [_submission(e.stem, e, e) for e in entries if e.suffix == ".py"]
-    folders = [_submission(e.name, e, _within(e, file)) for e in entries if _has_python(e)]
+    folders = [_submission(e.name, e, *_within(e, file)) for e in entries if _has_python(e)]
     if not files and not folders:
         raise ValueError(f"{path}: the folder holds no submission")
-    yield from files + folders
+    yield from _told_apart(files + folders)
 
 
-def _submission(name: str, entry: Path, path: Path) -> Submission:
+def _submission(name: str, entry: Path, path: Path, barred: str = "") -> Submission:
     """What an entry of a class holds; a link would be graded on somebody else's work."""
     linked = entry.is_symlink() or path.is_symlink()
     shown = printable(name).replace("\n", "\\n")
-    return Submission(shown, path, LINK if linked else "")
+    return Submission(shown, path, LINK if linked else barred)
 
 
 def _has_python(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("*.py"))
 
 
-def _within(folder: Path, file: str | None) -> Path:
-    """What is graded of one folder."""
+def _within(folder: Path, file: str | None) -> tuple[Path, str]:
+    """What is graded of one folder, and why it is not opened, where that is so."""
     if file is not None:
-        return folder / file  # where it is missing, its report says so
+        return folder / file, ""  # where it is missing, its report says so
     if (folder / "__init__.py").exists():
-        return folder
-    files = sorted(folder.glob("*.py"))
-    if len(files) > 1:
-        names = ", ".join(f.name for f in files)
-        raise ValueError(f"{folder}: it holds {names}; --file says which one is graded")
-    return files[0]
+        return folder, ""
+    first, *more = sorted(folder.glob("*.py"))
+    names = printable(", ".join(file.name for file in (first, *more)))
+    return first, f"it holds {names}; --file says which one is graded" if more else ""
 
 
 @dataclass(frozen=True)
@@ -119,8 +139,10 @@ class Settings:
             (__version__, self.only, self.assignment, self.reveal, self.options)
         )
         told += submission.barred.encode()
-        with contextlib.suppress(OSError):
-            told += content_of(submission.path)
+        try:
+            told += content_of(submission.path, alone=dict(self.options).get("alone", False))
+        except (OSError, ValueError):
+            told += os.urandom(16)  # what cannot be read is graded anew
         return hashlib.sha256(told).hexdigest()
 
     def grade(self, submission: Submission) -> Report:
@@ -193,12 +215,14 @@ class ClassReport(msgspec.Struct, kw_only=True):
     mistakes: list[MistakeCount]  # the most frequent first
     alike: list[Alike]  # the most alike first
     unfinished: list[str] = []  # names of submissions that were not reached
+    unkept: list[str] = []  # names of submissions whose results could not be written
     graded: int = 0  # in this run; the others had been graded before
 
     @property
     def complete(self) -> bool:
         """Whether every submission has a result that is the submission's doing."""
-        return not self.unfinished and not any(s.ungradable for s in self.submissions)
+        whole = not self.unfinished and not self.unkept
+        return whole and not any(s.ungradable for s in self.submissions)
 
 
 Grader = Callable[[Settings, Sequence[Submission]], Iterable[tuple[Submission, Report]]]
@@ -226,8 +250,9 @@ def grade_class(
     folder.mkdir(parents=True, exist_ok=True)
     keys = {submission.name: settings.key(submission) for submission in submissions}
     reports: dict[str, Report] = {}
+    unkept: list[str] = []
     for submission in submissions:
-        kept = _kept(folder / f"{submission.name}.json", keys[submission.name])
+        kept = _kept(_place(folder, submission), keys[submission.name])
         if kept is not None:
             reports[submission.name] = kept
             progress(submission)
@@ -236,13 +261,25 @@ def grade_class(
         for submission, report in grader(settings, waiting):
             report.digest = keys[submission.name]
             reports[submission.name] = report
-            _keep(folder / f"{submission.name}.json", report)
+            try:
+                _keep(_place(folder, submission), report)
+            except OSError:
+                unkept.append(submission.name)
             progress(submission)
     summary = summarised({s.name: reports[s.name] for s in submissions if s.name in reports})
     summary.title = settings.assignment.title if settings.assignment else ""
     summary.unfinished = [s.name for s in submissions if s.name not in reports]
+    summary.unkept = unkept
     summary.graded = len(waiting) - len(summary.unfinished)
     return summary
+
+
+def _place(folder: Path, submission: Submission) -> Path:
+    """Where a result is kept: under the submission's name, cut where no file can be so called."""
+    name = submission.name
+    if len(name.encode()) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME // 8]}…{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return folder / f"{name}.json"
 
 
 def _kept(path: Path, key: str) -> Report | None:

@@ -6,6 +6,7 @@ import getpass
 import io
 import os
 import re
+import secrets
 import signal
 import sys
 import tempfile
@@ -114,7 +115,22 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app()
+    with _without_workflow_commands():
+        app()
+
+
+@contextlib.contextmanager
+def _without_workflow_commands() -> Iterator[None]:
+    """Have GitHub Actions take nothing that a submission answers, `::error::`, for a command."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    token = secrets.token_hex(16)
+    print(f"::stop-commands::{token}", flush=True)
+    try:
+        yield
+    finally:
+        print(f"::{token}::", flush=True)
 
 
 def _version(wanted: bool) -> None:
@@ -462,6 +478,10 @@ def _grade_class(
 ) -> NoReturn:
     """Grade a class and exit: 0 where every submission has been graded, whatever its score."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _usage(f"--out {folder}: it cannot be made: {error.strerror}")
     with Progress(*columns, TimeRemainingColumn(), console=errors, transient=True) as bar:
         task = bar.add_task("grading", total=len(submissions))
         summary = grade_class(
@@ -473,6 +493,9 @@ def _grade_class(
             code = EXIT_GRADER
     print_class(summary, console)
     console.print(f"{len(summary.submissions)} submissions, {summary.graded} graded now; {folder}")
+    if summary.unkept:
+        lost = ", ".join(summary.unkept)
+        errors.print(f"results that could not be written to {folder}: {lost}", style="red")
     raise typer.Exit(code)
 
 

@@ -1,17 +1,15 @@
 """Where the submissions of a class are graded: on this machine's cores, or on a cluster."""
 
-import contextlib
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
 
 from rlcheck import __version__
 from rlcheck.grading.assignment import SECRET
 from rlcheck.grading.classes import Settings, Submission
-from rlcheck.grading.grade import begin_child
+from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Report, from_json, to_json
 from rlcheck.grading.wire import printable
 
@@ -49,11 +47,11 @@ def _in_pool(
     """Take submissions from `rest`; None in place of those in hand when a process dies."""
     running: dict[Future[bytes], Submission] = {}
     broken = False
-    with _pool(jobs) as pool:
+    with pool(jobs) as children:
         while running or (rest and not broken):
             while rest and not broken and len(running) < jobs:
                 try:
-                    future = pool.submit(_graded, settings, rest[0])
+                    future = children.submit(_graded, settings, rest[0])
                 except BrokenProcessPool:  # a process died while a report was being used
                     broken = True
                 else:
@@ -65,19 +63,6 @@ def _in_pool(
                 except BrokenProcessPool:
                     broken = True
                     yield submission, None
-
-
-@contextlib.contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_child)
-    try:
-        yield pool
-    except BaseException:
-        for child in active_children():  # their submissions end with them
-            child.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _graded(settings: Settings, submission: Submission) -> bytes:

@@ -5,14 +5,12 @@ import functools
 import hashlib
 import inspect
 import shlex
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
 from typing import Any
 
 import msgspec
@@ -31,11 +29,12 @@ from rlcheck.grading.implementation import (
 from rlcheck.grading.interpreter import UnfitInterpreter
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown, vector
+from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
-from rlcheck.grading.wire import end_with_parent, printable
+from rlcheck.grading.wire import printable
 from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
@@ -173,7 +172,8 @@ def grade(
     started = time.monotonic()
     if assignment is not None:
         only = tuple(assignment.functions)
-        seed, examples = assignment.seed_of(target), assignment.examples or examples
+        seed = assignment.seed_of(target, alone=alone)
+        examples = assignment.examples or examples
         tensors, gradients = assignment.tensors or tensors, assignment.gradients or gradients
     library = subject(target) if functions is None else None
     settings = Settings(
@@ -241,7 +241,9 @@ def grade(
     except Exception as error:
         report.fault = f"rlcheck failed: {type(error).__name__}: {error}"
     settle(report, assignment, reveal=reveal, expected_failures=expected_failures or {})
-    report.seconds = round(time.monotonic() - started, 3)
+    hidden = any(law.hidden for law in report.laws)  # whose inputs a delay could tell
+    took = sum(law.seconds for law in report.laws) if hidden else time.monotonic() - started
+    report.seconds = round(took, 3)
     return report
 
 
@@ -315,25 +317,11 @@ def _judge_all(
             progress(name)
             yield _judge_function(settings, name, loaded)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_child)
-    try:
-        futures = {pool.submit(_judge_in_child, settings, name): name for name in names}
+    with pool(jobs) as children:
+        futures = {children.submit(_judge_in_child, settings, name): name for name in names}
         for future in as_completed(futures):
             progress(futures[future])
             yield msgspec.json.decode(future.result(), type=list[LawReport])
-    except BaseException:
-        for child in active_children():  # their submissions end with them
-            child.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def begin_child() -> None:
-    """Let the parent handle Ctrl-C, and end when it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent()
 
 
 _IN_CHILD = ExitStack()

@@ -195,7 +195,7 @@ def run(
     seconds: float = LAW_SECONDS,
 ) -> Verdict:
     """Run one law against an implementation; never raises for what the implementation does."""
-    graded = Graded(law.function, transport)
+    graded = Graded(law.function, transport, seconds)
     verdict = Verdict(law, "passed")
     started = time.monotonic()
 
@@ -204,8 +204,6 @@ def run(
             verdict.calls.extend(graded.calls)
         graded.calls.clear()
         verdict.examples += 1
-        if time.monotonic() - started > seconds:
-            raise TimedOut(f"the law took more than {seconds:g} s")
         with np.errstate(all="ignore"):
             law.body(graded, **drawn)
 

@@ -45,7 +45,7 @@ def _checked(result: int, step: str) -> int:
 
 
 def _mount(source: str, place: str, kind: str | None, flags: int, data: str = "") -> None:
-    arguments = (source.encode(), place.encode(), kind.encode() if kind else None)
+    arguments = (os.fsencode(source), os.fsencode(place), kind.encode() if kind else None)
     _checked(_libc.mount(*arguments, ctypes.c_ulong(flags), data.encode()), f"mounting {place}")
 
 
@@ -54,7 +54,8 @@ def _set_attributes(place: str, attributes: int) -> None:
     wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
     number, flags = ctypes.c_long(SYS_MOUNT_SETATTR), ctypes.c_uint(AT_RECURSIVE)
     at = ctypes.c_int(AT_FDCWD)
-    result = _libc.syscall(number, at, place.encode(), flags, wanted, ctypes.c_size_t(len(wanted)))
+    path, size = os.fsencode(place), ctypes.c_size_t(len(wanted))
+    result = _libc.syscall(number, at, path, flags, wanted, size)
     _checked(result, f"protecting {place}")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlcheck.catalogue import Function
 from rlcheck.grading.calls import Call, Raised
-from rlcheck.grading.wire import TableFunction
+from rlcheck.grading.wire import TableFunction, printable
 
 LONGEST = 4000
 MOST_ENTRIES = 200
@@ -110,10 +110,10 @@ def vector(value: Any) -> list[float | None] | None:
 
 
 def shown(value: Any) -> str | None:
-    """A value for a report; None stays None, text stays as it is."""
+    """A value for a report; None stays None, text stays as it is, where it is printable."""
     if value is None:
         return None
-    return shorten(value if isinstance(value, str) else source(value))
+    return shorten(printable(value) if isinstance(value, str) else source(value))
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
