@@ -1,6 +1,8 @@
 """Where the submissions of a class are graded: on this machine's cores, or on a cluster."""
 
+import contextlib
 import os
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -73,6 +75,13 @@ def _graded(settings: Settings, submission: Submission) -> bytes:
         return to_json(_lost(submission, f"rlcheck failed: {type(error).__name__}: {error}"))
 
 
+def _graded_from(folder: str, settings: Settings, submission: Submission) -> bytes:
+    """The same, with paths as they are seen from a folder, if there is such a one."""
+    with contextlib.suppress(OSError):
+        os.chdir(folder)
+    return _graded(settings, submission)
+
+
 def _lost(submission: Submission, fault: str) -> Report:
     return Report(
         target=printable(str(submission.path)),
@@ -103,23 +112,28 @@ class Cluster:
         import ray
 
         secret = {name: os.environ[name] for name in (SECRET,) if name in os.environ}
-        ray.init(
-            self._address,
-            log_to_driver=False,
-            include_dashboard=False if self._address is None else None,
-            runtime_env={"env_vars": secret},
-        )
-        try:
-            task = ray.remote(num_cpus=1, max_retries=1)(_graded)
-            running = {task.remote(settings, submission): submission for submission in submissions}
-            while running:
-                done, _ = ray.wait(list(running))
-                for future in done:
-                    submission = running.pop(future)
-                    try:
-                        report = from_json(ray.get(future))
-                    except ray.exceptions.RayError as error:
-                        report = _lost(submission, f"its grader died: {type(error).__name__}")
-                    yield submission, report
-        finally:
-            ray.shutdown()
+        here = os.getcwd()
+        # Ray's processes import from the folder that they are started in: it may be the class.
+        with tempfile.TemporaryDirectory() as empty:
+            with contextlib.chdir(empty):
+                ray.init(
+                    self._address,
+                    log_to_driver=False,
+                    include_dashboard=False if self._address is None else None,
+                    runtime_env={"env_vars": secret},
+                )
+            try:
+                task = ray.remote(num_cpus=1, max_retries=1)(_graded_from)
+                running = {task.remote(here, settings, one): one for one in submissions}
+                while running:
+                    done, _ = ray.wait(list(running))
+                    for future in done:
+                        submission = running.pop(future)
+                        try:
+                            report = from_json(ray.get(future))
+                        except ray.exceptions.RayError as error:
+                            fault = f"its grader died: {type(error).__name__}"
+                            report = _lost(submission, fault)
+                        yield submission, report
+            finally:
+                ray.shutdown()
