@@ -40,6 +40,7 @@ from rlcheck.grading.report import (
     LawReport,
     Report,
 )
+from rlcheck.grading.seal import _key, seal
 
 BAD = "def discounted_td_sum(deltas, gamma):\n    return {}\n"
 FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3), ("alone", True)))
@@ -138,6 +139,50 @@ def test_results_that_cannot_be_written_are_told_and_stop_nothing(
     summary = grade_class(found, FEW, tmp_path / "results", Cores(1))
     assert summary.unkept == [s.name for s in found] == [s.name for s in summary.submissions]
     assert not summary.complete
+
+
+def test_a_result_that_somebody_else_wrote_is_not_taken_for_one(
+    folder: Path, tmp_path: Path
+) -> None:
+    found, results = submissions_in([str(folder / "anna.py")]), tmp_path / "results"
+    honest = grade_class(found, FEW, results, Cores(1)).submissions[0]
+    kept = json.loads((results / "anna.json").read_text())
+    kept["score"] = kept["max_score"]  # under the seal of the honest result
+    (results / "anna.json").write_text(json.dumps(kept))
+    again = grade_class(found, FEW, results, Cores(1))
+    assert again.graded == 1
+    assert again.submissions[0].score == honest.score < honest.max_score
+
+
+def test_a_key_that_cannot_be_kept_seals_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seals = []
+    for place in (tmp_path / "state", Path("/dev/null")):
+        monkeypatch.setenv("XDG_STATE_HOME", str(place))
+        for _ in range(2):
+            _key.cache_clear()
+            seals.append(seal(b"result"))
+    _key.cache_clear()
+    assert seals[0] == seals[1]
+    assert len(set(seals)) == 3
+
+
+def test_a_folder_with_a_librarys_name_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("anna", "scipy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(BAD.format("0.0"))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--only", "discounted_td_sum", "--examples", "4", "--out", "results"]
+    shown = CliRunner().invoke(app, ["grade", "anna", "scipy", *arguments])
+    assert shown.exit_code == EXIT_PASSED
+    scores = {p.stem: json.loads(p.read_text())["score"] for p in Path("results").iterdir()}
+    assert scores["anna"] == scores["scipy"]
+    alone = CliRunner().invoke(app, ["grade", "scipy"], env={"COLUMNS": "200"})
+    assert alone.exit_code == EXIT_USAGE
+    assert "write ./scipy for the folder" in alone.output
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

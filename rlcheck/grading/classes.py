@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import hmac
 import itertools
 import math
 import os
@@ -18,6 +19,7 @@ from rlcheck import __version__
 from rlcheck.grading.assignment import Assignment, content_of
 from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
+from rlcheck.grading.seal import seal
 from rlcheck.grading.wire import printable
 
 __all__ = [
@@ -147,13 +149,18 @@ class Settings:
 
     def grade(self, submission: Submission) -> Report:
         return grade(
-            str(submission.path),
+            _target(submission.path),
             only=self.only,
             assignment=self.assignment,
             reveal=self.reveal,
             barred=submission.barred,
             **dict(self.options),
         )
+
+
+def _target(path: Path) -> str:
+    """A path that is no library's name, nor a module's."""
+    return str(path) if path.parent != Path() or path.suffix == ".py" else f".{os.sep}{path}"
 
 
 class Standing(msgspec.Struct):
@@ -259,10 +266,9 @@ def grade_class(
     waiting = [submission for submission in submissions if submission.name not in reports]
     with contextlib.suppress(KeyboardInterrupt):
         for submission, report in grader(settings, waiting):
-            report.digest = keys[submission.name]
             reports[submission.name] = report
             try:
-                _keep(_place(folder, submission), report)
+                _keep(_place(folder, submission), keys[submission.name], report)
             except OSError:
                 unkept.append(submission.name)
             progress(submission)
@@ -285,13 +291,20 @@ def _place(folder: Path, submission: Submission) -> Path:
 def _kept(path: Path, key: str) -> Report | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         report = from_json(path.read_bytes())
-        if report.digest == key and not report.fault:
+        if hmac.compare_digest(report.digest, _sealed(key, report)) and not report.fault:
             return report
     return None
 
 
-def _keep(path: Path, report: Report) -> None:
+def _sealed(key: str, report: Report) -> str:
+    """The seal of a report on what has that key."""
+    data = to_json(msgspec.structs.replace(report, digest=""))
+    return seal(key.encode() + to_json(from_json(data)))  # as it is read back: 0 becomes 0.0
+
+
+def _keep(path: Path, key: str, report: Report) -> None:
     """Write a report whole or not at all."""
+    report.digest = _sealed(key, report)
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_bytes(to_json(report))
     os.replace(unfinished, path)

@@ -58,7 +58,7 @@ from rlcheck.grading.terminal import (
 )
 from rlcheck.grading.wire import printable
 from rlcheck.mistakes import mistakes_of
-from rlcheck.subjects import subjects
+from rlcheck.subjects import subject, subjects
 
 app = typer.Typer(
     name="rlcheck",
@@ -215,6 +215,8 @@ def grade_command(
 ) -> None:
     """Say which laws an implementation breaks, on which smallest input, and why it may be."""
     target, many = targets[0], is_class(targets)
+    if len(targets) == 1 and subject(target) and Path(target).exists():
+        _usage(f"{target} is a library, and a folder here; write ./{target} for the folder")
     kinds = CLASS_KINDS if many else KINDS
     outputs = [_output(text, target, kinds) for text in report or ()]
     if lang not in LANGUAGES:

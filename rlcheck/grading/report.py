@@ -81,7 +81,7 @@ class Report(msgspec.Struct, kw_only=True):
     error: str = ""  # why the target could not be loaded
     frames: str = ""
     fault: str = ""  # why the run is not complete
-    digest: str = ""  # of the submission and the settings, in a class
+    digest: str = ""  # in a class, a seal over the submission, the settings and this report
     seconds: float = 0.0
 
     @property
