@@ -247,6 +247,7 @@ def test_impossible_tokens_take_nothing_from_the_others(stable_log_softmax, row,
 
 @law(table=tables(min_size=0))
 @example(table=[])
+@example(table=[[800.0, 800.0, 0.5]])
 def test_rows_are_normalised_one_by_one(stable_log_softmax, table):
     """Each row of a batch has the log-probabilities that it has alone; a batch may be empty."""
     batch = np.reshape(table, (-1, 3))

@@ -42,8 +42,20 @@ from rlcheck.grading.report import (
 )
 from rlcheck.grading.seal import _key, seal
 
+pytestmark = pytest.mark.usefixtures("_own_key")
+
 BAD = "def discounted_td_sum(deltas, gamma):\n    return {}\n"
 FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3), ("alone", True)))
+
+
+@pytest.fixture(scope="module")
+def _own_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Seals are made with a key of these tests, not with the user's."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        _key.cache_clear()
+        yield
+    _key.cache_clear()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_the_reports_of_a_killed_grader_say_that_it_did_not_finish(tmp_path: Pat
     for output in outputs.values():
         output.write_text("of an earlier run")
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as grader:
-        due = {kind: UNFINISHED for kind in KINDS} | {"csv": "target,"}  # a line a law: none
+        due = dict.fromkeys(KINDS, UNFINISHED) | {"csv": "target,"}  # a line a law: none
         while not all(due[kind] in output.read_text() for kind, output in outputs.items()):
             assert grader.poll() is None
             time.sleep(0.05)
