@@ -180,7 +180,7 @@ def lambda_returns(
     """`torchrl.objectives.value.functional.vec_generalized_advantage_estimate`, its value target.
 
     `done` is terminated or truncated. A last axis of one feature is added. This is the version
-    without a loop, which `torchrl.objectives.value.GAE` takes unless told otherwise.
+    without a loop, which `torchrl.objectives.value.GAE` takes if it is told to.
     """
     stream = (rewards, values, next_values, gamma, lam)
     convolved = functional.vec_generalized_advantage_estimate
