@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from rlcheck.grading.cli import app
 from rlcheck.grading.environments import laws, vector_laws
-from rlcheck.grading.environments.check import Environments, Finding, check_env, laws_in
+from rlcheck.grading.environments.check import Environments, check_env
 from rlcheck.grading.environments.page import EXAMPLES, Judged, Page, judge, known, markdown
+from rlcheck.grading.findings import Finding, laws_in
 from rlcheck.grading.report import EXIT_FAILED, EXIT_PASSED, EXIT_UNLOADABLE
 
 LIMIT = 12

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rlcheck.grading.findings import summary
 from rlcheck.grading.report import EXIT_FAILED, EXIT_PASSED, EXIT_UNLOADABLE, EXIT_USAGE
 
 __all__ = ["check_env_command"]
@@ -65,7 +66,7 @@ def _result(name: str, examples: int, seed: int, vector: bool) -> dict[str, Any]
     except BaseException as error:  # whatever the making of an environment raises
         said = next(iter(str(error).splitlines()), "")
         return {"error": f"{type(error).__name__}: {said}", "findings": []}
-    return {"error": "", "findings": check.summary(found)}
+    return {"error": "", "findings": summary(found)}
 
 
 @contextlib.contextmanager

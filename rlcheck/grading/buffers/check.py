@@ -9,14 +9,13 @@ from rlcheck.grading.buffers.datasets import Datasets
 from rlcheck.grading.buffers.recording import Buffers
 from rlcheck.grading.buffers.step_laws import OF_SEVERAL
 from rlcheck.grading.buffers.window_laws import OF_SLICES, OF_STACKS, Windows
-from rlcheck.grading.environments.check import Finding, _run, laws_in
+from rlcheck.grading.findings import LAW_SECONDS, Finding, laws_in, put_to
 from rlcheck.grading.laws import Law
 
 __all__ = ["EXAMPLES", "LAWS", "OF", "check_kind"]
 
 EXAMPLES = 50  # each is several episodes
 SHARE = 4  # a dataset is files: one example in so many
-LAW_SECONDS = 120.0
 MODULES = {
     "Replay buffers": (row_laws, step_laws, ring_laws),
     "Datasets": (dataset_laws,),
@@ -47,7 +46,7 @@ def check_kind(
     if isinstance(maker, Datasets):
         examples = max(1, examples // SHARE)
     asked = [law for law in asked if not only or law.name in only]
-    return [_run(law, maker, seed, examples, law.name, LAW_SECONDS) for law in asked]
+    return [put_to(maker, law, examples, seed, LAW_SECONDS) for law in asked]
 
 
 def _asked(kind: Any) -> tuple[Any, list[Law]]:

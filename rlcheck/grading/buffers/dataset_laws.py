@@ -8,7 +8,7 @@ from rlcheck.grading.buffers.datasets import Datasets, compared, episodes_of, re
 from rlcheck.grading.buffers.steps import Case, cases
 from rlcheck.grading.calls import identical
 from rlcheck.grading.compare import Mismatch
-from rlcheck.grading.environments.recording import NotApplicable
+from rlcheck.grading.findings import NotApplicable
 from rlcheck.grading.laws import law
 
 __all__ = ["OF_SAMPLES"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rlcheck.grading.buffers.check import EXAMPLES, check_kind
-from rlcheck.grading.environments.check import summary
+from rlcheck.grading.findings import summary
 from rlcheck.subjects import Declared
 from rlcheck.subjects.buffers import BufferSubject
 

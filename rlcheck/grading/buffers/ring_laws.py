@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rlcheck.grading.buffers.recording import Buffers
 from rlcheck.grading.buffers.steps import Case, cases
 from rlcheck.grading.compare import Mismatch
-from rlcheck.grading.environments.recording import NotApplicable
+from rlcheck.grading.findings import NotApplicable
 from rlcheck.grading.laws import law
 
 __all__: list[str] = []  # laws are found by what they are

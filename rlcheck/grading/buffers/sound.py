@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from rlcheck.grading.buffers.recording import Filled, Window, near
 from rlcheck.grading.buffers.steps import Step
 from rlcheck.grading.compare import Mismatch
-from rlcheck.grading.environments.recording import NotApplicable
+from rlcheck.grading.findings import NotApplicable
 
 __all__ = ["each", "has_rows", "is_flagged", "is_long", "is_paid", "is_sound"]
 __all__ += ["keeps_to_its_episode", "leads_on", "only_truncated", "settled"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rlcheck.grading.buffers.datasets import episodes_of, same
 from rlcheck.grading.buffers.steps import Case, cases
-from rlcheck.grading.environments.recording import NotApplicable
+from rlcheck.grading.findings import NotApplicable
 from rlcheck.grading.laws import law
 
 __all__ = ["OF_SLICES", "OF_STACKS", "Windows"]

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from rlcheck.grading.compare import Mismatch
 from rlcheck.grading.environments.recording import (
     Moment,
-    NotApplicable,
     Play,
     assert_same,
     is_flag,
     moments,
     plays,
 )
+from rlcheck.grading.findings import NotApplicable
 from rlcheck.grading.laws import law
 
 __all__ = ["EPISODES"]

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import rlcheck.envs  # noqa: F401  # registers its own
 from rlcheck.grading.environments import laws, vector_laws
-from rlcheck.grading.environments.check import Finding, check_env, laws_in
+from rlcheck.grading.environments.check import check_env
+from rlcheck.grading.findings import Finding, laws_in
 from rlcheck.subjects import Declared
 
 __all__ = ["DeclaredHere", "Group", "Judged", "Known", "Page", "known", "page"]

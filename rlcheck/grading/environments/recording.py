@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from rlcheck.grading.calls import identical
 from rlcheck.grading.compare import Mismatch
 
-__all__ = ["Moment", "NotApplicable", "Play", "action_of", "assert_same", "is_flag"]
-__all__ += ["moments", "plays"]
-
-
-class NotApplicable(Exception):
-    """What a law is about does not occur in the environment."""
+__all__ = ["Moment", "Play", "action_of", "assert_same", "is_flag", "moments", "plays"]
 
 
 @dataclass(frozen=True)
