@@ -9,7 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rlcheck.catalogue import FUNCTIONS
-from rlcheck.grading.assignment import Assignment, content_of, read_assignment
+from rlcheck.grading.assignment import (
+    Assignment,
+    FunctionTerms,
+    Unmeasurable,
+    content_of,
+    read_assignment,
+)
 from rlcheck.grading.cli import app
 from rlcheck.grading.grade import grade
 from rlcheck.grading.laws import laws_of
@@ -243,10 +249,27 @@ def test_a_file_that_is_laid_beside_changes_the_seed_unless_it_cannot_be_seen(
     assignment, secret = Assignment(functions={}, seed="per-submission"), {"RLCHECK_SECRET": "tea"}
     path = str(write("a = 1", "solution.py"))
     before = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
+    link, seeds = tmp_path / "link", set()
+    for hidden in ("answers to an earlier seed", "a" * 300):
+        link.unlink(missing_ok=True)
+        link.symlink_to(hidden)  # where a link leads is read as well as what a file holds
+        after = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
+        seeds.add(after[0])
+        assert before[1] == after[1]
     (tmp_path / "table.bin").write_bytes(b"answers to an earlier seed")
-    after = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
-    assert before[0] != after[0]
-    assert before[1] == after[1]
+    seeds.add(assignment.seed_of(path, secret))
+    assert len(seeds | {before[0]}) == 4
+
+
+def test_what_cannot_be_read_whole_is_not_graded_under_a_seed_of_its_own(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLCHECK_SECRET", "tea")
+    monkeypatch.setattr("rlcheck.grading.assignment.LARGEST", 5)
+    assignment = Assignment(functions={"td_residuals": FunctionTerms()}, seed="per-submission")
+    report = grade(str(write("td_residuals = 1", "solution.py")), assignment=assignment)
+    assert "more than 5 bytes" in report.error
+    assert (report.score, report.max_score) == (0, 1)
 
 
 def test_a_folder_without_end_has_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +278,7 @@ def test_a_folder_without_end_has_no_seed(tmp_path: Path, monkeypatch: pytest.Mo
     for name, limit, says in (("LARGEST", 999, "999 bytes"), ("MOST_FILES", 1, "1 files")):
         with monkeypatch.context() as patched:
             patched.setattr(f"rlcheck.grading.assignment.{name}", limit)
-            with pytest.raises(ValueError, match=f"more than {says}"):
+            with pytest.raises(Unmeasurable, match=f"more than {says}"):
                 content_of(tmp_path)
 
 
@@ -279,6 +302,7 @@ def test_the_content_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
         ("functions.td_residuals.weight = -1", "`$.functions[...].weight`"),
         ("functions.td_residuals.weight = inf", "`$.functions[...].weight`"),
         ("functions.td_residuals.weight = nan", "`$.functions[...].weight`"),
+        ("functions.td_residuals.weight = 0", "worth nothing"),
         (
             "functions.td_residuals = {}\ngroups.a = {laws=['*'], cap=1}\n"
             "groups.b = {laws=['*_refuses'], cap=1}",

@@ -45,7 +45,7 @@ from rlcheck.grading.seal import _key, seal
 pytestmark = pytest.mark.usefixtures("_own_key")
 
 BAD = "def discounted_td_sum(deltas, gamma):\n    return {}\n"
-FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3), ("alone", True)))
+FEW = Settings(only=("discounted_td_sum",), options=(("examples", 4), ("seed", 3)))
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +104,10 @@ def test_a_class_is_several_targets_or_a_folder_that_is_no_package(folder: Path)
 
 def test_a_folder_s_files_packages_and_folders_of_one_file_are_submissions(folder: Path) -> None:
     assert submissions_in([str(folder)]) == [
-        Submission("anna", folder / "anna.py"),
+        Submission("anna", folder / "anna.py", alone=True),
         Submission("boris", folder / "boris" / "solution.py"),
         Submission("carl", folder / "carl" / "solution.py"),
-        Submission("package", folder / "package"),
+        Submission("package", folder / "package", alone=True),
     ]
 
 

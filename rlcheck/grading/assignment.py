@@ -37,13 +37,18 @@ from rlcheck.catalogue import FUNCTIONS, select
 from rlcheck.grading.laws import Law, laws_of
 from rlcheck.grading.report import LawReport
 
-__all__ = ["Assignment", "Terms", "Visibility", "awaits", "content_of", "read_assignment"]
+__all__ = ["Assignment", "Terms", "Unmeasurable", "Visibility", "awaits", "content_of"]
+__all__ += ["read_assignment"]
 
 Visibility = Literal["public", "hidden", "after-due"]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 SECRET = "RLCHECK_SECRET"
 LARGEST = 2**30  # bytes of a submission, with all that it can read beside it
 MOST_FILES = 10_000
+
+
+class Unmeasurable(ValueError):
+    """What a submission is cannot be told; the text says why."""
 
 
 class LawTerms(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -149,6 +154,11 @@ class Assignment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             surplus += max(0.0, sum(inside) - group.cap)
         return round(sum(law.points for law in kept) - surplus, 6)
 
+    def check_secret(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raise ValueError where seeds are per submission, and RLCHECK_SECRET is not set."""
+        if self.seed == "per-submission" and not environment.get(SECRET):
+            raise ValueError(f"the assignment's seed is per submission; set {SECRET}")
+
     def seed_of(
         self, target: str, environment: Mapping[str, str] = os.environ, *, alone: bool = False
     ) -> int:
@@ -158,13 +168,12 @@ class Assignment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         laid beside the file, gives another one.
 
         Raises:
-            ValueError: the seed is per submission, and RLCHECK_SECRET is not set, or the folder
-                is too large.
+            ValueError: the seed is per submission, and RLCHECK_SECRET is not set.
+            Unmeasurable: it is, and the submission cannot be read whole.
         """
         if self.seed != "per-submission":
             return self.seed
-        if not environment.get(SECRET):
-            raise ValueError(f"the assignment's seed is per submission; set {SECRET}")
+        self.check_secret(environment)
         content = content_of(Path(target), alone=alone)
         digest = hmac.new(environment[SECRET].encode(), content, hashlib.sha256)
         return int.from_bytes(digest.digest()[:6], "big")
@@ -206,6 +215,8 @@ def _check(assignment: Assignment) -> None:
         if len(inside) > 1:
             raise ValueError(f"groups {inside[0]} and {inside[1]} both cap {law.id}")
     _refuse_circles(assignment, laws)
+    if not sum(terms.points for terms in assignment.terms(laws).values()):
+        raise ValueError("all that is asked for is worth nothing")
 
 
 def _must_match(where: str, patterns: Iterable[str], names: Iterable[str]) -> None:
@@ -251,22 +262,37 @@ def content_of(path: Path, *, alone: bool = True) -> bytes:
         alone: False adds what lies beside a file, in its folder and below.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: there is too much to read.
+        Unmeasurable: it cannot be read, or there is too much to read.
     """
     folder = path if path.is_dir() else path.parent
-    files = [path] if alone and not path.is_dir() else sorted(folder.rglob("*"))
-    if len(files) > MOST_FILES:
-        raise ValueError(f"{folder}: there are more than {MOST_FILES} files in the folder")
-    digest, left = hashlib.sha256(), LARGEST
-    for file in files:
-        name = "" if file == path else str(file.relative_to(folder))
-        regular = file.is_file()  # a pipe would never end
-        left -= file.stat().st_size if regular else 0
-        if left < 0:
-            raise ValueError(f"{folder}: there are more than {LARGEST} bytes in the folder")
-        digest.update(f"{name}\0{regular}\0".encode("utf-8", "surrogateescape"))
-        if regular:
-            with file.open("rb") as opened:
-                digest.update(hashlib.file_digest(opened, "sha256").digest())
+    try:
+        files = [path] if alone and not path.is_dir() else sorted(_below(folder))
+        digest, left = hashlib.sha256(), LARGEST
+        for file in files:
+            name = "" if file == path else str(file.relative_to(folder))
+            link = os.readlink(file) if file.is_symlink() else ""
+            regular = not link and file.is_file()  # a pipe would never end
+            left -= file.stat().st_size if regular else 0
+            if left < 0:
+                raise Unmeasurable(f"there are more than {LARGEST} bytes in {folder}")
+            digest.update(f"{name}\0{link}\0{regular}\0".encode("utf-8", "surrogateescape"))
+            if regular:
+                with file.open("rb") as opened:
+                    digest.update(hashlib.file_digest(opened, "sha256").digest())
+    except OSError as error:
+        raise Unmeasurable(f"it cannot be read: {error.strerror}") from None
     return digest.digest()
+
+
+def _below(folder: Path) -> list[Path]:
+    """Everything in a folder and below; links are not followed."""
+    found: list[Path] = []
+    waiting = [folder]
+    while waiting:
+        for entry in waiting.pop().iterdir():
+            found.append(entry)
+            if len(found) > MOST_FILES:
+                raise Unmeasurable(f"there are more than {MOST_FILES} files in {folder}")
+            if not entry.is_symlink() and entry.is_dir():
+                waiting.append(entry)
+    return found

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rlcheck import __version__
-from rlcheck.grading.assignment import Assignment, content_of
+from rlcheck.grading.assignment import Assignment, Unmeasurable, content_of
 from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
 from rlcheck.grading.seal import seal
@@ -44,6 +44,7 @@ class Submission:
     name: str
     path: Path
     barred: str = ""  # why it is not opened
+    alone: bool = False  # others lie beside it, whom it must not see
 
 
 def is_class(targets: Sequence[str]) -> bool:
@@ -67,7 +68,14 @@ def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[S
     repeated = [name for name, count in Counter(s.name for s in found).items() if count > 1]
     if repeated:
         raise ValueError(f"several submissions are called {repeated[0]}; name their folder")
-    return sorted(found, key=lambda submission: submission.name)
+    return sorted(_hidden_from_each_other(found), key=lambda submission: submission.name)
+
+
+def _hidden_from_each_other(found: list[Submission]) -> Iterator[Submission]:
+    """Where another submission lies in a file's folder or below, the file is alone."""
+    below = Counter(folder for s in found for folder in set(s.path.absolute().parents))
+    for submission in found:
+        yield replace(submission, alone=below[submission.path.absolute().parent] > 1)
 
 
 def _told_apart(found: Iterable[Submission]) -> Iterator[Submission]:
@@ -142,9 +150,9 @@ class Settings:
         )
         told += submission.barred.encode()
         try:
-            told += content_of(submission.path, alone=dict(self.options).get("alone", False))
-        except (OSError, ValueError):
-            told += os.urandom(16)  # what cannot be read is graded anew
+            told += content_of(submission.path, alone=submission.alone)
+        except Unmeasurable:
+            told += os.urandom(16)  # it is graded anew
         return hashlib.sha256(told).hexdigest()
 
     def grade(self, submission: Submission) -> Report:
@@ -154,6 +162,7 @@ class Settings:
             assignment=self.assignment,
             reveal=self.reveal,
             barred=submission.barred,
+            alone=submission.alone,
             **dict(self.options),
         )
 

@@ -2,14 +2,12 @@
 
 import contextlib
 import functools
-import getpass
 import io
 import os
 import re
 import secrets
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -42,7 +40,7 @@ from rlcheck.grading.classes import (
 )
 from rlcheck.grading.crowd import Cluster, Cores
 from rlcheck.grading.env_cli import check_env_command
-from rlcheck.grading.grade import DEFAULT_SEED, grade
+from rlcheck.grading.grade import DEFAULT_SEED, TOTAL_SECONDS, grade
 from rlcheck.grading.interpreter import UnfitInterpreter, interpreter
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.render import KINDS, LANGUAGES, render
@@ -109,9 +107,15 @@ CallSeconds = Annotated[
 def main() -> None:
     """The console script."""
     # Hypothesis keeps its tables in the current folder unless told otherwise.
-    own = Path(tempfile.gettempdir()) / f"rlcheck-{getpass.getuser()}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    own = cache / "rlcheck" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(own))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as Ctrl-C does, with a report
+    for number in range(3):  # a closed one would be taken for the next thing that is opened
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue
+        os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -195,6 +199,9 @@ def grade_command(
         ),
     ] = False,
     call_seconds: CallSeconds = CALL_SECONDS,
+    total_seconds: Annotated[
+        float, typer.Option(min=1, max=86400, help="Limit of one submission's whole run.")
+    ] = TOTAL_SECONDS,
     jobs: Jobs = CPUS,
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Of a class: where each result is kept.")
@@ -222,7 +229,7 @@ def grade_command(
     if lang not in LANGUAGES:
         _usage(f"--lang {lang}: it is one of {', '.join(LANGUAGES)}")
     _functions(only or [])
-    asked = _assignment(assignment, target, only)
+    asked = _assignment(assignment, only)
     tensors = tensors or bool(asked and asked.tensors)
     gradients = gradients or bool(asked and asked.gradients)
     _need_torch("--tensors" if tensors else "--gradients", tensors or gradients)
@@ -235,11 +242,10 @@ def grade_command(
         "tensors": tensors,
         "gradients": gradients,
         "call_seconds": call_seconds,
+        "total_seconds": total_seconds,
     }
     if many:
         found = _submissions(targets, file)
-        # Where files lie side by side, none may import another's.
-        options["alone"] = len({submission.path.parent for submission in found}) < len(found)
         settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
         _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs, lang)
     _foretell(target, seed, outputs, lang)
@@ -380,19 +386,19 @@ def replay(
     raise typer.Exit(result.exit_code)
 
 
-def _assignment(path: Path | None, target: str, only: list[str] | None) -> Assignment | None:
+def _assignment(path: Path | None, only: list[str] | None) -> Assignment | None:
     if path is None:
         return None
     if only:
         _usage("--only and --assignment both say what is asked for; give one of them")
     try:
         assignment = read_assignment(path)
-        assignment.seed_of(target)
-    except FileNotFoundError as error:
-        if str(error.filename) == str(path):
-            _usage(f"--assignment {path}: there is no such file")
-        return assignment  # the target is missing, which the report says
-    except (OSError, ValueError) as error:
+        assignment.check_secret()
+    except FileNotFoundError:
+        _usage(f"--assignment {path}: there is no such file")
+    except OSError as error:
+        _usage(f"--assignment {path}: {error.strerror}")
+    except ValueError as error:
         _usage(f"--assignment {error}")
     return assignment
 
@@ -456,8 +462,11 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
         if path.exists() and Path(target).exists() and path.samefile(target):
             _usage(f"--report {text}: that is the file to grade")
         path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = not path.exists()
         with path.open("ab"):
             pass
+        if fresh:
+            path.unlink()
     except OSError as error:
         _usage(f"--report {text}: it cannot be written: {error.strerror}")
     return kind, path

@@ -11,13 +11,14 @@ from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
-from rlcheck.grading.assignment import Assignment
+from rlcheck.grading.assignment import Assignment, Unmeasurable
 from rlcheck.grading.calls import Call, Raised
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import (
@@ -172,7 +173,10 @@ def grade(
     started = time.monotonic()
     if assignment is not None:
         only = tuple(assignment.functions)
-        seed = assignment.seed_of(target, alone=alone)
+        try:
+            seed = assignment.seed_of(target, alone=alone)
+        except Unmeasurable as error:  # a missing one is told when it is opened
+            barred = barred or (str(error) if Path(target).exists() else "")
         examples = assignment.examples or examples
         tensors, gradients = assignment.tensors or tensors, assignment.gradients or gradients
     library = subject(target) if functions is None else None

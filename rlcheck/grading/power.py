@@ -2,9 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +12,7 @@ from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.calls import Graded, InProcess, Raised
 from rlcheck.grading.compare import Mismatch
 from rlcheck.grading.laws import EXAMPLES, Law, explore, laws_of
+from rlcheck.grading.processes import pool
 from rlcheck.mistakes import Mistake, mistakes_of
 
 T = TypeVar("T")
@@ -157,6 +156,6 @@ def in_parallel(work: Callable[..., T], jobs: list[tuple[Any, ...]], workers: in
     if workers == 1:
         yield from (work(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(work, *job) for job in jobs]
+    with pool(workers) as children:
+        futures = [children.submit(work, *job) for job in jobs]
         yield from (future.result() for future in futures)
