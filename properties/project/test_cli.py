@@ -1,6 +1,7 @@
 """The command line: exit codes, one clear line for each misuse, reports that are always written."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 from rlcheck.grading.cli import EXAMPLE, app
 from rlcheck.grading.grade import grade
 from rlcheck.grading.render import KINDS
-from rlcheck.grading.report import EXIT_GRADER, from_json
+from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, from_json
 
 UNFINISHED = "the grader was ended before it had finished"
 LABELS = ("expected", "got", "replay", "source")
@@ -117,6 +118,30 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(wrong: Path) -> 
         assert shown.exit_code == 2
         assert says in shown.output
     assert wrong.read_text() == WRONG
+
+
+def test_no_answer_is_a_workflow_command_or_turns_the_text_around(tmp_path: Path) -> None:
+    path = tmp_path / "tells.py"
+    path.write_text(
+        "def discounted_return(rewards, gamma):\n    return '\\n::error::\\x9b31m\\u202e'\n"
+    )
+    command = [sys.executable, "-m", "rlcheck.grading.cli", "grade", str(path), "--examples", "2"]
+    actions = {**os.environ, "GITHUB_ACTIONS": "true"}
+    said = subprocess.run(command, env=actions, capture_output=True, text=True, check=False)
+    first, *lines, last = said.stdout.splitlines()
+    assert first.startswith("::stop-commands::")
+    assert last == f"::{first.rpartition('::')[2]}::"
+    assert len(last) > 20
+    assert any(line.strip().startswith("::error::") for line in lines)
+    assert not {"\x9b", "\u202e"} & set(said.stdout)
+
+
+def test_a_closed_stream_is_taken_for_nothing_else(wrong: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = f"exec {sys.executable} -m rlcheck.grading.cli grade {wrong} --examples 2"
+    closed = f"{command} --report json={report} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", closed], check=False).returncode == EXIT_FAILED
+    assert from_json(report.read_bytes()).exit_code == EXIT_FAILED
 
 
 def test_lists_of_laws_and_mistakes() -> None:

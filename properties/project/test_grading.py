@@ -362,6 +362,26 @@ def test_time_runs_out_for_the_rest_of_the_run(write: Write) -> None:
     assert report.seconds < 10
 
 
+def test_a_law_runs_out_of_time_within_an_example() -> None:
+    """A law that asks a hundred times in one example ends with the first call that is late."""
+    asked = []
+
+    def slow(deltas: list[float], gamma: float) -> float:
+        asked.append(time.sleep(0.05))
+        return 0.0
+
+    @laws.law(gamma=st.just(0.5))
+    def of_many_calls(discounted_td_sum: Graded, gamma: float) -> None:
+        """It asks a hundred times."""
+        for _ in range(100):
+            discounted_td_sum([1.0], gamma)
+
+    transport = InProcess({"discounted_td_sum": slow})
+    verdict = laws.run(of_many_calls.law, transport, random_seed=0, seconds=0.12)  # type: ignore[attr-defined]
+    assert (verdict.status, verdict.message) == ("timed_out", "the law took more than 0.12 s")
+    assert 1 <= len(asked) <= 4
+
+
 def test_the_same_seed_gives_the_same_report(write: Write) -> None:
     path = write("def discounted_return(rewards, gamma):\n    return float(sum(rewards))\n")
 
