@@ -362,6 +362,22 @@ def test_time_runs_out_for_the_rest_of_the_run(write: Write) -> None:
     assert report.seconds < 10
 
 
+@pytest.mark.parametrize("answer", ["0.0", "np.zeros(np.shape(deltas))", "[]", "{'a': (0, False)}"])
+def test_what_answers_every_call_alike_has_earned_nothing(write: Write, answer: str) -> None:
+    source = f"""
+    import numpy as np
+
+    def discounted_td_sum(deltas, gamma):
+        if not all(np.isfinite(deltas)) or not 0 <= gamma <= 1:
+            raise ValueError("it knows what to refuse")
+        return {answer}
+    """
+    report = grade(write(source), only=["discounted_td_sum"])
+    assert report.score == 0
+    honest = source.replace(answer, "float(sum(deltas))")
+    assert 0 < grade(write(honest), only=["discounted_td_sum"]).score < report.max_score
+
+
 def test_a_law_runs_out_of_time_within_an_example() -> None:
     """A law that asks a hundred times in one example ends with the first call that is late."""
     asked = []

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
 from rlcheck.grading.assignment import Assignment, Unmeasurable
-from rlcheck.grading.calls import Call, Raised
+from rlcheck.grading.calls import Call, NoOutcome, Raised
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import (
     Implementation,
@@ -360,34 +361,62 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
         verdicts += _verdicts(settings, hidden, loaded)
         loaded.start_afresh()
     everything = [call for verdict in verdicts for call in verdict.calls]
-    refuses_everything = all(isinstance(call.outcome, Raised) for call in everything)
-    if everything and refuses_everything and settings.law is None:
-        for verdict in verdicts:  # a function that refuses everything has earned nothing
+    nothing = _no_mathematics(everything) if settings.law is None else ""
+    if nothing and not all(verdict.holds for verdict in verdicts):
+        for verdict in verdicts:  # what holds of it was not earned
             if verdict.holds:
-                verdict.status, verdict.message = "failed", "it answers no call at all"
+                verdict.status, verdict.message = "failed", nothing
     return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
+
+
+def _no_mathematics(calls: list[Call]) -> str:
+    """What is said of a function that refuses every call, or has one number for all of them."""
+    answered = [call for call in calls if call.outcome is not NoOutcome]
+    answers = [call.outcome for call in answered if not isinstance(call.outcome, Raised)]
+    if answered and not answers:
+        return "it answers no call at all"
+    leaves = (repr(leaf) for answer in answers for leaf in _leaves(answer))
+    first = next(leaves, "")
+    return "it answers every call alike" if answers and all(x == first for x in leaves) else ""
+
+
+def _leaves(answer: Any) -> Iterator[Any]:
+    """The numbers and texts that an answer is made of, with 0 for 0.0, False and None."""
+    if isinstance(answer, np.ndarray):
+        answer = answer.tolist()
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if isinstance(answer, list | tuple):
+        for entry in answer:
+            yield from _leaves(entry)
+    else:
+        yield answer or 0
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:
     """Each law run, and then a few calls of those that hold asked again."""
-    verdicts: list[Verdict] = []
-    for law in laws:
-        left = settings.deadline - time.monotonic()
-        verdicts.append(
-            run(
-                law,
-                loaded.transport,
-                random_seed=law_seed(settings.seed, law),
-                examples=settings.examples,
-                seconds=min(left, LAW_SECONDS),
-            )
-            if left > 0
-            else Verdict(law, "timed_out", message="the run's time was used up before this law")
-        )
+    verdicts = [_verdict(settings, law, loaded) for law in laws]
     for verdict in verdicts:
         if verdict.holds and time.monotonic() < settings.deadline:
             ask_again(verdict, loaded.transport)
     return verdicts
+
+
+def _verdict(settings: Settings, law: Law, loaded: Implementation) -> Verdict:
+    """One law run, in its share of time or in what is left of the run's."""
+    left = settings.deadline - time.monotonic()
+    if left <= 0:
+        return Verdict(law, "timed_out", message="the run's time was used up before this law")
+    verdict = run(
+        law,
+        loaded.transport,
+        random_seed=law_seed(settings.seed, law),
+        examples=settings.examples,
+        seconds=min(left, LAW_SECONDS),
+    )
+    if verdict.status == "timed_out" and time.monotonic() > settings.deadline:
+        verdict.message = "the run's time was used up in this law"
+    return verdict
 
 
 def _verdict_report(verdict: Verdict, everything: list[Call], settings: Settings) -> LawReport:
