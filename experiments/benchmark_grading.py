@@ -24,7 +24,8 @@ from rlcheck.returns import discounted_return
 RIGHT = Path(__file__).parents[1] / "properties" / "alternatives" / "plain.py"
 CALLS, ROUNDS = 1000, 7
 # What a class is asked for: modules of the catalogue, as in one of a course's assignments.
-ASKED = ("returns", "shaping", "masks", "kl", "decoding")
+ASKED = ("returns", "kl")
+PARTS = ("class", "call", "run")
 # One a submission, in turn, appended to a right module.
 TWISTS = (
     "",
@@ -110,15 +111,19 @@ def main() -> None:
     """Print each figure as soon as it is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--class-size", type=int, default=50)
-    size = parser.parse_args().class_size
-    tier = strongest()
-    for name in dict.fromkeys((tier, "process")):
-        median, least = added_to_a_call(name)
-        print(f"added to a call, {name}: {median:.0f} µs (least {least:.0f})", flush=True)
-    worker, here = run_in_both()
-    print(f"a right module, {tier}: {worker:.1f} s, {worker / here:.2f} of in-process", flush=True)
-    share, took = class_use(size)
-    print(f"a class of {size}: {took:.0f} s, {share:.1%} of the cores' time")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    given, tier = parser.parse_args(), strongest()
+    if "class" in given.parts:
+        share, took = class_use(given.class_size)
+        said = f"{took:.0f} s, {share:.1%} of the cores' time"
+        print(f"a class of {given.class_size}: {said}", flush=True)
+    if "call" in given.parts:
+        for name in dict.fromkeys((tier, "process")):
+            median, least = added_to_a_call(name)
+            print(f"added to a call, {name}: {median:.0f} µs (least {least:.0f})", flush=True)
+    if "run" in given.parts:
+        worker, here = run_in_both()
+        print(f"a right module, {tier}: {worker:.1f} s, {worker / here:.2f} of in-process")
 
 
 if __name__ == "__main__":
