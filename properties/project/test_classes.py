@@ -202,15 +202,30 @@ def test_what_lies_in_the_current_folder_is_not_imported_by_the_grader(
     tmp_path: Path, jobs: str
 ) -> None:
     """A student's struct.py would run outside of every tier."""
-    ran = tmp_path / "ran"
-    (tmp_path / "struct.py").write_text(f"open({str(ran)!r}, 'w')\nraise SystemExit(9)")
-    (tmp_path / "anna.py").write_text(BAD.format("0.0"))
+    work, ran = tmp_path / "class", tmp_path / "ran"
+    work.mkdir()
+    (work / "struct.py").write_text(f"open({str(ran)!r}, 'w')\nraise SystemExit(9)")
+    (work / "anna.py").write_text(BAD.format("0.0"))
     command = [str(Path(sys.executable).with_name("rlcheck")), "grade", ".", "-j", jobs]
-    command += ["--only", "discounted_td_sum", "--examples", "4", "--out", "results"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command += ["--only", "discounted_td_sum", "--examples", "4", "--out", "../results"]
+    said = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     assert said.returncode == EXIT_PASSED, said.stderr
     assert not ran.exists()
     assert {p.stem for p in (tmp_path / "results").iterdir()} == {"anna", "struct"}
+
+
+def test_nothing_is_written_where_a_hand_in_could_lie(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "rlcheck-results").mkdir()
+    victim = folder / "rlcheck-results" / "anna.unfinished"
+    victim.symlink_to(folder / "boris" / "solution.py")
+    for options in ([], ["--out", "../results", "--report", "csv=scores.csv"]):
+        shown = CliRunner().invoke(app, ["grade", ".", *options], env={"COLUMNS": "200"})
+        assert shown.exit_code == EXIT_USAGE
+        assert "among what is graded" in shown.output
+    assert (folder / "boris" / "solution.py").read_text() == BAD.format("1.0")
 
 
 @pytest.mark.parametrize(

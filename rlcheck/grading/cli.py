@@ -246,6 +246,7 @@ def grade_command(
     }
     if many:
         found = _submissions(targets, file)
+        _must_lie_outside(targets, [out, *(path for _, path in outputs)])
         settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
         _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs, lang)
     _foretell(target, seed, outputs, lang)
@@ -470,6 +471,16 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
     except OSError as error:
         _usage(f"--report {text}: it cannot be written: {error.strerror}")
     return kind, path
+
+
+def _must_lie_outside(targets: list[str], written: list[Path]) -> None:
+    """In a class's folder a hand-in could be of that name, a link to anywhere among them."""
+    for path in written:
+        for target in targets:
+            if Path(target).is_dir() and path.resolve().is_relative_to(Path(target).resolve()):
+                _usage(
+                    f"{path} would be written into {target}, among what is graded: choose another"
+                )
 
 
 def _submissions(targets: list[str], file: str | None) -> list[Submission]:
