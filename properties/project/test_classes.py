@@ -221,7 +221,9 @@ def test_nothing_is_written_where_a_hand_in_could_lie(
     (folder / "rlcheck-results").mkdir()
     victim = folder / "rlcheck-results" / "anna.unfinished"
     victim.symlink_to(folder / "boris" / "solution.py")
-    for options in ([], ["--out", "../results", "--report", "csv=scores.csv"]):
+    (folder / "out").symlink_to(folder.parent)
+    elsewhere = ["--out", "../results", "--report", "csv=scores.csv"]
+    for options in ([], ["--out", "out"], ["--out", "out/class/x"], elsewhere):
         shown = CliRunner().invoke(app, ["grade", ".", *options], env={"COLUMNS": "200"})
         assert shown.exit_code == EXIT_USAGE
         assert "among what is graded" in shown.output

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import itertools
 import os
 import re
 import secrets
@@ -475,12 +476,12 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
 
 def _must_lie_outside(targets: list[str], written: list[Path]) -> None:
     """In a class's folder a hand-in could be of that name, a link to anywhere among them."""
-    for path in written:
-        for target in targets:
-            if Path(target).is_dir() and path.resolve().is_relative_to(Path(target).resolve()):
-                _usage(
-                    f"{path} would be written into {target}, among what is graded: choose another"
-                )
+    for path, target in itertools.product(written, targets):
+        places, folders = (
+            [Path(os.path.abspath(p)), Path(os.path.realpath(p))] for p in (path, target)
+        )
+        if folders[1].is_dir() and any(p.is_relative_to(f) for p in places for f in folders):
+            _usage(f"{path} would be written into {target}, among what is graded; choose another")
 
 
 def _submissions(targets: list[str], file: str | None) -> list[Submission]:
