@@ -34,6 +34,7 @@ from rlcheck.grading.crowd import Cores
 from rlcheck.grading.report import (
     EXIT_GRADER,
     EXIT_PASSED,
+    EXIT_UNLOADABLE,
     EXIT_USAGE,
     Diagnosis,
     FunctionReport,
@@ -212,6 +213,31 @@ def test_what_lies_in_the_current_folder_is_not_imported_by_the_grader(
     assert said.returncode == EXIT_PASSED, said.stderr
     assert not ran.exists()
     assert {p.stem for p in (tmp_path / "results").iterdir()} == {"anna", "struct"}
+
+
+def test_results_go_through_nobody_s_link(folder: Path, tmp_path: Path) -> None:
+    results, victim = tmp_path / "results", folder / "boris" / "solution.py"
+    results.mkdir()
+    (results / "anna.unfinished").symlink_to(victim)
+    (results / "anna.json").symlink_to(victim)
+    os.mkfifo(results / "carl.json")  # reading it would never end
+    summary = grade_class(submissions_in([str(folder)]), FEW, results, Cores(1))
+    assert (summary.complete, summary.graded) == (True, 4)
+    assert victim.read_text() == BAD.format("1.0")
+    assert not (results / "anna.json").is_symlink()
+    (tmp_path / "report.csv").symlink_to(victim)
+    csv = f"csv={tmp_path / 'report.csv'}"
+    shown = CliRunner().invoke(app, ["grade", str(victim), "--report", csv])
+    assert shown.exit_code == EXIT_USAGE
+    assert victim.read_text() == BAD.format("1.0")
+
+
+def test_a_link_as_the_one_target_earns_nothing(folder: Path) -> None:
+    (folder / "copy.py").symlink_to(folder / "anna.py")
+    asked = ["--only", "discounted_td_sum", "--examples", "3"]
+    shown = CliRunner().invoke(app, ["grade", str(folder / "copy.py"), *asked])
+    assert shown.exit_code == EXIT_UNLOADABLE
+    assert "it is a link" in shown.output
 
 
 def test_nothing_is_written_where_a_hand_in_could_lie(

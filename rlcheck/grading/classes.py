@@ -6,6 +6,8 @@ import hmac
 import itertools
 import math
 import os
+import stat
+import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from rlcheck.grading.seal import seal
 from rlcheck.grading.wire import printable
 
 __all__ = [
+    "LINK",
     "ClassReport",
     "Settings",
     "Submission",
@@ -33,6 +36,7 @@ __all__ = [
 
 LINK = "it is a link; a submission is a file of its own"
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
+LARGEST_RESULT = 2**26  # bytes
 LONGEST_NAME = 200  # bytes; systems allow 255 with what is added
 MANY = 3  # and how many of them at least
 
@@ -299,6 +303,8 @@ def _place(folder: Path, submission: Submission) -> Path:
 
 def _kept(path: Path, key: str) -> Report | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
+        if not stat.S_ISREG(path.lstat().st_mode) or path.lstat().st_size > LARGEST_RESULT:
+            return None
         report = from_json(path.read_bytes())
         if hmac.compare_digest(report.digest, _sealed(key, report)) and not report.fault:
             return report
@@ -312,11 +318,12 @@ def _sealed(key: str, report: Report) -> str:
 
 
 def _keep(path: Path, key: str, report: Report) -> None:
-    """Write a report whole or not at all."""
+    """Write a report whole or not at all, and through nobody's link."""
     report.digest = _sealed(key, report)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_bytes(to_json(report))
-    os.replace(unfinished, path)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".unfinished", delete=False) as made:
+        made.write(to_json(report))
+    os.chmod(made.name, 0o644)
+    os.replace(made.name, path)
 
 
 def summarised(reports: Mapping[str, Report]) -> ClassReport:

@@ -32,6 +32,7 @@ from rlcheck.catalogue import COURSES, FUNCTIONS, MODULES, Function, select
 from rlcheck.grading.assignment import Assignment, read_assignment
 from rlcheck.grading.class_reports import CLASS_KINDS, print_class, render_class
 from rlcheck.grading.classes import (
+    LINK,
     Grader,
     Settings,
     Submission,
@@ -260,6 +261,7 @@ def grade_command(
             jobs=jobs,
             progress=show,
             keep_output=show_output,
+            barred=LINK if Path(target).is_symlink() else "",
             **options,
         )
     _finish(result, outputs, lang, every_card)
@@ -460,6 +462,8 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
         whose = "of a class, " if kinds == CLASS_KINDS else ""
         _usage(f"--report {text}: KIND=PATH is due, with KIND {whose}one of {', '.join(kinds)}")
     path = Path(name).expanduser()
+    if path.is_symlink() and path.parent not in (Path("/dev"), Path("/dev/fd")):
+        _usage(f"--report {text}: that is a link; name what it leads to")
     try:
         if path.exists() and Path(target).exists() and path.samefile(target):
             _usage(f"--report {text}: that is the file to grade")
