@@ -232,6 +232,17 @@ def test_results_go_through_nobody_s_link(folder: Path, tmp_path: Path) -> None:
     assert victim.read_text() == BAD.format("1.0")
 
 
+def test_a_linked_folder_within_a_hand_in_earns_nothing(folder: Path) -> None:
+    (folder / "carl" / "src").symlink_to(folder / "boris")
+    found = {s.name: s.barred for s in submissions_in([str(folder)], file="src/solution.py")}
+    assert "it is a link" in found["carl"]
+    assert found["anna"] == ""
+    for file in ("../boris/solution.py", str(folder / "boris" / "solution.py")):
+        shown = CliRunner().invoke(app, ["grade", str(folder), "--file", file])
+        assert shown.exit_code == EXIT_USAGE
+        assert "a name within each folder" in shown.output
+
+
 def test_a_link_as_the_one_target_earns_nothing(folder: Path) -> None:
     (folder / "copy.py").symlink_to(folder / "anna.py")
     asked = ["--only", "discounted_td_sum", "--examples", "3"]

@@ -136,6 +136,14 @@ def test_no_answer_is_a_workflow_command_or_turns_the_text_around(tmp_path: Path
     assert not {"\x9b", "\u202e"} & set(said.stdout)
 
 
+def test_an_exceptions_name_forges_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "forges.py"
+    path.write_text("raise type('x\\n8 of 8 laws · all laws hold', (Exception,), {})\n")
+    shown = rlcheck("grade", str(path), "--only", "discounted_return")
+    assert shown.exit_code == 3
+    assert not any(line.startswith("8 of 8") for line in shown.output.splitlines())
+
+
 def test_a_closed_stream_is_taken_for_nothing_else(wrong: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     command = f"exec {sys.executable} -m rlcheck.grading.cli grade {wrong} --examples 2"

@@ -118,7 +118,8 @@ def _found(path: Path, file: str | None) -> Iterator[Submission]:
 
 def _submission(name: str, entry: Path, path: Path, barred: str = "") -> Submission:
     """What an entry of a class holds; a link would be graded on somebody else's work."""
-    linked = entry.is_symlink() or path.is_symlink()
+    within = (path, *path.parents)[: len(path.parts) - len(entry.parent.parts)]
+    linked = any(part.is_symlink() for part in within)
     shown = printable(name).replace("\n", "\\n")
     return Submission(shown, path, LINK if linked else barred)
 

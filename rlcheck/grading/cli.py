@@ -246,6 +246,8 @@ def grade_command(
         "call_seconds": call_seconds,
         "total_seconds": total_seconds,
     }
+    if file and (Path(file).is_absolute() or ".." in Path(file).parts):
+        _usage(f"--file {file}: it is a name within each folder")
     if many:
         found = _submissions(targets, file)
         _must_lie_outside(targets, [out, *(path for _, path in outputs)])

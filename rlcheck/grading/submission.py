@@ -242,7 +242,7 @@ def _signal_name(number: int) -> str:
 
 def _raised(reply: dict[str, Any]) -> Raised:
     """An exception of the submission, with texts of bounded length."""
-    kinds = tuple(printable(str(kind)[:200]) for kind in reply["raised"][:50])
+    kinds = tuple(printable(str(kind)[:200]).replace("\n", "\\n") for kind in reply["raised"][:50])
     text, frames = (printable(str(reply[part])[:4000]) for part in ("text", "frames"))
     return Raised(kinds or ("Exception",), text, frames)
 
