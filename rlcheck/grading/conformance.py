@@ -15,12 +15,12 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.grade import DEFAULT_SEED, grade
 from rlcheck.grading.laws import EXAMPLES
+from rlcheck.grading.pages import markdown_page
 from rlcheck.grading.report import LawReport, Report
 from rlcheck.subjects import Subject, subjects
 
@@ -32,7 +32,6 @@ VERSIONS = (
     "import importlib.metadata as m, json, sys; "
     "print(json.dumps({name: m.version(name) for name in sys.argv[1:]}))"
 )
-LONGEST = 300  # characters of a value on the page
 
 
 class Difference(msgspec.Struct):
@@ -151,23 +150,12 @@ def _status(name: str, report: Report, differences: list[Difference]) -> str:
 
 def markdown(found: Conformance) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("rlcheck.grading.render", "."),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.filters["short"] = lambda text: (
-        text if len(text) <= LONGEST else text[:LONGEST] + " …"
-    )
     provided = [
         name
         for name in FUNCTIONS
         if any(library.functions[name] != NOT_PROVIDED for library in found.libraries)
     ]
-    template = environment.get_template("conformance.md.j2")
-    return template.render(found=found, provided=provided, kinds=KINDS)
+    return markdown_page("conformance.md.j2", found=found, provided=provided, kinds=KINDS)
 
 
 def main() -> None:

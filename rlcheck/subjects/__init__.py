@@ -11,14 +11,16 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from rlcheck.catalogue import FUNCTIONS
 
-__all__ = ["Declared", "Subject", "subject", "subjects"]
+__all__ = ["Declared", "Subject", "declared_in", "subject", "subjects"]
 
 HERE = Path(__file__).resolve().parent
+S = TypeVar("S")
 
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,14 +89,19 @@ class Subject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def subject(name: str) -> Subject | None:
     """A library by its adapter's name; None where there is none."""
-    path = HERE / f"{name}.toml"
-    if not name.isidentifier() or not path.is_file():
-        return None
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    return msgspec.convert({**told, "name": name}, type=Subject)
+    return declared_in(HERE, name, Subject)
 
 
 def subjects() -> tuple[Subject, ...]:
     """All libraries that have an adapter, by name."""
     found = (subject(path.stem) for path in sorted(HERE.glob("*.toml")))
     return tuple(entry for entry in found if entry is not None)
+
+
+def declared_in(folder: Path, name: str, kind: type[S]) -> S | None:
+    """What NAME.toml in a folder says; None where there is no such file."""
+    path = folder / f"{name}.toml"
+    if not name.isidentifier() or not path.is_file():
+        return None
+    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    return msgspec.convert({**told, "name": name}, type=kind)

@@ -8,19 +8,15 @@ import argparse
 import datetime
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from rlcheck import __version__
 from rlcheck.grading.buffers.check import EXAMPLES, LAWS, OF
 from rlcheck.grading.buffers.judged import NOT_PROVIDED, Judged, judge
 from rlcheck.grading.conformance import python_for
+from rlcheck.grading.pages import markdown_page
 from rlcheck.subjects import Declared
 from rlcheck.subjects.buffers import BufferSubject, buffer_subjects
 
 __all__ = ["markdown", "tables"]
-
-LONGEST = 200  # characters of a value on the page
-
 
 Found = list[tuple[BufferSubject, Judged]]
 Table = tuple[str, list[str], list[tuple[str, list[str]]]]
@@ -57,17 +53,8 @@ def smallest(judged: Judged, entry: Declared) -> dict[str, str]:
 
 def markdown(found: Found, *, examples: int, seed: int, date: str) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("rlcheck.grading.buffers", "."),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.filters["short"] = lambda text: (
-        text if len(text) <= LONGEST else text[:LONGEST] + " …"
-    )
-    return environment.get_template("buffers.md.j2").render(
+    return markdown_page(
+        "buffers.md.j2",
         found=found,
         rlcheck=__version__,
         examples=examples,

@@ -11,12 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import rlcheck.envs  # noqa: F401  # registers its own
 from rlcheck.grading.environments import laws, vector_laws
 from rlcheck.grading.environments.check import check_env
 from rlcheck.grading.findings import Finding, laws_in
+from rlcheck.grading.pages import markdown_page
 from rlcheck.subjects import Declared
 
 __all__ = ["DeclaredHere", "Group", "Judged", "Known", "Page", "known", "page"]
@@ -116,16 +116,12 @@ def page(*, examples: int = EXAMPLES, seed: int = 0, date: str) -> Page:
 
 def markdown(found: Page) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("rlcheck.grading.render", "."),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    template = environment.get_template("environments.md.j2")
-    return template.render(
-        found=found, known=known(), laws=laws_in(laws), vector_laws=laws_in(vector_laws)
+    return markdown_page(
+        "environments.md.j2",
+        found=found,
+        known=known(),
+        laws=laws_in(laws),
+        vector_laws=laws_in(vector_laws),
     )
 
 

@@ -6,13 +6,10 @@ is known not to keep, as "Kind::law", and why.
 """
 
 import ast
-import tomllib
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from rlcheck.subjects import Subject
+from rlcheck.subjects import Subject, declared_in
 
 __all__ = ["BufferSubject", "buffer_subject", "buffer_subjects"]
 
@@ -42,11 +39,7 @@ class BufferSubject(Subject, frozen=True, forbid_unknown_fields=True):
 @cache
 def buffer_subject(name: str) -> BufferSubject | None:
     """A library by its adapter's name; None where there is none."""
-    path = HERE / f"{name}.toml"
-    if not name.isidentifier() or not path.is_file():
-        return None
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    return msgspec.convert({**told, "name": name}, type=BufferSubject)
+    return declared_in(HERE, name, BufferSubject)
 
 
 def buffer_subjects() -> tuple[BufferSubject, ...]:
