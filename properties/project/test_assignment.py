@@ -11,9 +11,6 @@ from typer.testing import CliRunner
 from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading.assignment import (
     Assignment,
-    FunctionTerms,
-    Unmeasurable,
-    content_of,
     read_assignment,
 )
 from rlcheck.grading.cli import app
@@ -227,71 +224,78 @@ def test_after_due_laws_are_hidden_until_then() -> None:
     assert Assignment(functions={}).is_hidden("after-due")
 
 
-def test_each_submission_gets_a_seed_of_its_own_that_the_secret_gives_again(
-    write: Write, tmp_path: Path
-) -> None:
+def test_the_secret_gives_a_content_its_seed() -> None:
     assignment = Assignment(functions={}, seed="per-submission")
-    secret = {"RLCHECK_SECRET": "tea"}
-    for name in ("one", "other", "renamed"):
-        (tmp_path / name).mkdir()
-    one, other = write("a = 1", "one/one.py"), write("a = 2", "other/other.py")
-    seed = assignment.seed_of(str(one), secret)
-    assert seed == assignment.seed_of(str(one), secret) >= 0
-    assert seed == assignment.seed_of(str(write("a = 1", "renamed/renamed.py")), secret)
-    assert seed != assignment.seed_of(str(other), secret)
-    assert seed != assignment.seed_of(str(one), {"RLCHECK_SECRET": "coffee"})
+    tea, coffee = {"RLCHECK_SECRET": "tea"}, {"RLCHECK_SECRET": "coffee"}
+    seed = assignment.seed_of(b"one", tea)
+    assert seed == assignment.seed_of(b"one", tea) >= 0
+    assert seed not in (assignment.seed_of(b"other", tea), assignment.seed_of(b"one", coffee))
     with pytest.raises(ValueError, match="set RLCHECK_SECRET"):
-        assignment.seed_of(str(one), {})
-    assert Assignment(functions={}, seed=7).seed_of("nowhere", {}) == 7
+        assignment.seed_of(b"one", {})
+    assert Assignment(functions={}, seed=7).seed_of(b"one", {}) == 7
 
 
-def test_a_file_that_is_laid_beside_changes_the_seed_unless_it_cannot_be_seen(
-    write: Write, tmp_path: Path
-) -> None:
-    assignment, secret = Assignment(functions={}, seed="per-submission"), {"RLCHECK_SECRET": "tea"}
-    path = str(write("a = 1", "solution.py"))
-    before = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
-    link, seeds = tmp_path / "link", set()
-    for hidden in ("answers to an earlier seed", "a" * 300):
-        link.unlink(missing_ok=True)
-        link.symlink_to(hidden)  # where a link leads is read as well as what a file holds
-        after = [assignment.seed_of(path, secret, alone=alone) for alone in (False, True)]
-        seeds.add(after[0])
-        assert before[1] == after[1]
-    (tmp_path / "table.bin").write_bytes(b"answers to an earlier seed")
-    seeds.add(assignment.seed_of(path, secret))
-    assert len(seeds | {before[0]}) == 4
+PEEKING = """
+    def discounted_td_sum(deltas, gamma):
+        raise RuntimeError(repr((deltas, gamma)))
+"""
 
 
-def test_what_cannot_be_read_whole_is_not_graded_under_a_seed_of_its_own(
+def test_a_hidden_law_draws_what_nobody_can_draw_again_without_the_secret(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its verdict, revealed or not, is that of one seed, which the report does not tell."""
+    law = "returns::discounted_td_sum_telescopes"
+    text = 'seed = 5\n[functions.discounted_td_sum]\nlaws."*_telescopes" = {visibility = "hidden"}'
+    assignment = read_assignment(write(text, "assignment.toml"))
+    path = str(write(PEEKING, "solution.py"))
+
+    def shown(secret: str) -> tuple[str | None, str]:
+        monkeypatch.setenv("RLCHECK_SECRET", secret)
+        report = grade(path, assignment=assignment, reveal=True, examples=5)
+        assert report.seed == 5
+        (found,) = [entry for entry in report.laws if entry.id == law]
+        return found.counterexample, found.replay
+
+    assert shown("tea") == shown("tea") != shown("coffee")
+    replay = shown("tea")[1]
+    assert "--seed 5 " not in replay
+    seed = int(replay.partition("--seed ")[2].split()[0])
+    again = grade(path, only=["discounted_td_sum"], law=law, seed=seed, examples=5)
+    assert again.failures[0].counterexample == shown("tea")[0]
     monkeypatch.setenv("RLCHECK_SECRET", "tea")
-    monkeypatch.setattr("rlcheck.grading.assignment.LARGEST", 5)
-    assignment = Assignment(functions={"td_residuals": FunctionTerms()}, seed="per-submission")
-    report = grade(str(write("td_residuals = 1", "solution.py")), assignment=assignment)
-    assert "more than 5 bytes" in report.error
-    assert (report.score, report.max_score) == (0, 1)
+    hidden = grade(path, assignment=assignment, examples=5)
+    assert str(seed) not in str(hidden)
 
 
-def test_a_folder_without_end_has_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "solution.py").write_text("a = 1")
-    (tmp_path / "large.bin").write_bytes(bytes(1000))
-    for name, limit, says in (("LARGEST", 999, "999 bytes"), ("MOST_FILES", 1, "1 files")):
-        with monkeypatch.context() as patched:
-            patched.setattr(f"rlcheck.grading.assignment.{name}", limit)
-            with pytest.raises(Unmeasurable, match=f"more than {says}"):
-                content_of(tmp_path)
+def test_what_is_told_of_a_law_does_not_depend_on_hidden_ones(write: Write) -> None:
+    """Not its diagnosis, which an answer to a hidden law could make fit or not."""
+    text = """
+    [functions.return_to_go]
+    laws."*" = {visibility = "hidden"}
+    laws."*_ends_of_gamma" = {visibility = "public"}
+    """
+    assignment = read_assignment(write(text, "assignment.toml"))
+    told = []
+    for as_before in (True, False):
+        source = f"""
+        FIRST = []
 
-
-def test_the_content_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("from .f import *")
-        (tmp_path / name / "f.py").write_text("x = 1")
-    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
-    (tmp_path / "two" / "f.py").rename(tmp_path / "two" / "g.py")
-    assert content_of(tmp_path / "one") != content_of(tmp_path / "two")
+        def return_to_go(rewards, gamma=1.0):
+            FIRST.append((list(rewards), gamma))
+            answers, to_go = [], 0.0
+            for reward in reversed(rewards):
+                to_go = float(reward) + gamma * to_go
+                answers.insert(0, gamma * to_go)
+            if FIRST[0] == ([], 1.0) or {as_before}:
+                return answers
+            return [1.5 * answer + 1.0 for answer in answers]
+        """
+        report = grade(str(write(source, "solution.py")), assignment=assignment, examples=20)
+        (public,) = [law for law in report.laws if not law.hidden]
+        told.append((public.status, public.diagnosis))
+    assert told[0] == told[1]
+    assert told[0][1] is not None
 
 
 @pytest.mark.parametrize(

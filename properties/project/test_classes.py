@@ -26,6 +26,7 @@ from rlcheck.grading.classes import (
     Submission,
     grade_class,
     is_class,
+    left_out,
     submissions_in,
     summarised,
 )
@@ -63,14 +64,14 @@ def _own_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def folder(tmp_path: Path) -> Path:
     """Submissions of every shape that a class hands in."""
     where = tmp_path / "class"
-    for name in ("boris", "carl", "package", "notes"):
+    for name in ("boris", "carl", "package", "_notes"):
         (where / name).mkdir(parents=True)
     (where / "anna.py").write_text(BAD.format("0.0"))
     (where / "boris" / "solution.py").write_text(BAD.format("1.0"))
     (where / "carl" / "solution.py").write_text("import no_such_library")
     (where / "package" / "__init__.py").write_text("from .inner import *")
     (where / "package" / "inner.py").write_text(BAD.format("2.0"))
-    (where / "notes" / "readme.txt").write_text("nothing to grade")
+    (where / "_notes" / "readme.txt").write_text("nothing to grade")
     (where / "_draft.py").write_text("")
     (where / ".hidden.py").write_text("")
     return where
@@ -105,11 +106,67 @@ def test_a_class_is_several_targets_or_a_folder_that_is_no_package(folder: Path)
 
 def test_a_folder_s_files_packages_and_folders_of_one_file_are_submissions(folder: Path) -> None:
     assert submissions_in([str(folder)]) == [
-        Submission("anna", folder / "anna.py", alone=True),
-        Submission("boris", folder / "boris" / "solution.py"),
-        Submission("carl", folder / "carl" / "solution.py"),
-        Submission("package", folder / "package", alone=True),
+        Submission("anna", folder / "anna.py", folder / "anna.py", alone=True),
+        Submission("boris", folder / "boris" / "solution.py", folder / "boris"),
+        Submission("carl", folder / "carl" / "solution.py", folder / "carl"),
+        Submission("package", folder / "package", folder / "package", alone=True),
     ]
+
+
+def test_what_cannot_be_graded_in_a_class_has_a_report_of_its_own(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A notebook, an empty folder, a folder of folders: nobody vanishes, nobody stops the rest."""
+    (folder / "dora").mkdir()
+    (folder / "emil" / "src").mkdir(parents=True)
+    (folder / "emil" / "src" / "solution.py").touch()
+    (folder / "fred.ipynb").touch()
+    (folder / "GINA.PY").touch()
+    (folder / "hugo.py").mkdir()
+    (folder / "roster.csv").touch()
+    barred = {s.name: s.barred for s in submissions_in([str(folder)]) if s.barred}
+    assert sorted(barred) == ["GINA", "dora", "emil", "fred", "hugo.py"]
+    assert "no Python file, NAME.py" in barred["fred"]
+    assert "a folder without a Python file" in barred["dora"]
+    assert left_out([str(folder)]) == [str(folder / "roster.csv")]
+    shown = CliRunner().invoke(app, ["grade", str(folder), "--out", str(tmp_path / "results")])
+    assert shown.exit_code == EXIT_PASSED
+    assert f"not graded: {folder / 'roster.csv'}" in shown.output.replace("\n", "")
+    assert json.loads((tmp_path / "results" / "dora.json").read_text())["score"] == 0
+
+
+def test_what_a_shell_s_pattern_finds_stops_nobody(folder: Path) -> None:
+    """As in `rlcheck grade class/*.py`: folders and links may be called so, too."""
+    (folder / "hugo.py").mkdir()
+    (folder / "ivan.py").symlink_to(folder / "nowhere")
+    (folder / "abel.py").mkdir()
+    (folder / "abel.py" / "anna.py").write_text(BAD.format("1.0"))
+    found = submissions_in(sorted(map(str, folder.glob("[a-z]*.py"))))
+    barred = {s.name: s.barred for s in found}
+    assert sorted(barred) == ["abel.py-anna", "anna", "hugo.py", "ivan"]
+    assert "without a Python file" in barred["hugo.py"]
+    assert "it is a link" in barred["ivan"]
+    assert next(s for s in found if s.name == "anna").path == folder / "anna.py"
+
+
+def test_files_of_one_name_are_called_by_their_folders(folder: Path) -> None:
+    (folder / "boris-solution.py").touch()
+    files = [folder / name for name in ("boris/solution.py", "carl/solution.py")]
+    found = submissions_in([*map(str, files), str(folder / "boris-solution.py")])
+    named = {submission.name: submission.path for submission in found}
+    assert named == {
+        "boris-solution": folder / "boris-solution.py",
+        "boris-solution (2)": files[0],
+        "carl-solution": files[1],
+    }
+
+
+def test_results_of_nobody_are_told(folder: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    found = submissions_in([str(folder)])
+    assert grade_class(found, FEW, results, Cores(1)).strays == []
+    (results / "class.json").write_text("{}")  # a report of another kind
+    assert grade_class(found[1:], FEW, results, Cores(1)).strays == ["anna.json"]
 
 
 def test_the_file_to_grade_is_named_where_there_are_several(folder: Path) -> None:
@@ -225,6 +282,12 @@ def test_results_go_through_nobody_s_link(folder: Path, tmp_path: Path) -> None:
     assert (summary.complete, summary.graded) == (True, 4)
     assert victim.read_text() == BAD.format("1.0")
     assert not (results / "anna.json").is_symlink()
+    (results / "anna.json").unlink()
+    (results / "anna.json").mkdir()
+    assert grade_class(submissions_in([str(folder)]), FEW, results, Cores(1)).unkept == ["anna"]
+    assert not list(results.glob("*.unfinished*")) or [*results.glob("*.unfinished*")] == [
+        results / "anna.unfinished"
+    ]
     (tmp_path / "report.csv").symlink_to(victim)
     csv = f"csv={tmp_path / 'report.csv'}"
     shown = CliRunner().invoke(app, ["grade", str(victim), "--report", csv])
@@ -264,6 +327,10 @@ def test_nothing_is_written_where_a_hand_in_could_lie(
         shown = CliRunner().invoke(app, ["grade", ".", *options], env={"COLUMNS": "200"})
         assert shown.exit_code == EXIT_USAGE
         assert "among what is graded" in shown.output
+    named = ["anna.py", "boris", "--out", "out"]
+    shown = CliRunner().invoke(app, ["grade", *named], env={"COLUMNS": "200"})
+    assert shown.exit_code == EXIT_USAGE
+    assert "--out out: that is a link" in shown.output
     assert (folder / "boris" / "solution.py").read_text() == BAD.format("1.0")
 
 
@@ -271,8 +338,7 @@ def test_nothing_is_written_where_a_hand_in_could_lie(
     ("targets", "says"),
     [
         (["{0}/nobody", "{0}/anna.py"], "nobody: there is no such file or folder"),
-        (["{0}/notes"], "notes: the folder holds no submission"),
-        (["{0}/boris/solution.py", "{0}/carl/solution.py"], "several submissions are called sol"),
+        (["{0}/_notes"], "notes: the folder holds no submission"),
     ],
 )
 def test_targets_that_make_no_class_are_refused(
@@ -522,7 +588,7 @@ def test_on_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "4 submissions, 0 graded now" in run(str(folder))[1]
     code, said = run(str(folder), "--report", "junit=class.xml")
     assert (code, "KIND of a class, one of json, csv, html" in said) == (EXIT_USAGE, True)
-    code, said = run(str(folder / "notes"))
+    code, said = run(str(folder / "_notes"))
     assert (code, "holds no submission" in said) == (EXIT_USAGE, True)
 
 

@@ -266,7 +266,8 @@ def test_refusing_everything_earns_nothing(write: Write) -> None:
     source = "def discounted_return(rewards, gamma):\n    raise ValueError('no')\n"
     report = grade(write(source), only=["discounted_return"])
     assert report.score == 0
-    assert "it answers no call at all" in {law.message for law in report.laws}
+    (refusals,) = [law for law in report.laws if law.id == "returns::discounted_return_refuses"]
+    assert "an answer without mathematics keeps it too" in refusals.message
 
 
 def test_a_submission_sees_no_secrets(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,8 +363,19 @@ def test_time_runs_out_for_the_rest_of_the_run(write: Write) -> None:
     assert report.seconds < 10
 
 
-@pytest.mark.parametrize("answer", ["0.0", "np.zeros(np.shape(deltas))", "[]", "{'a': (0, False)}"])
-def test_what_answers_every_call_alike_has_earned_nothing(write: Write, answer: str) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "0.0",
+        "np.zeros(np.shape(deltas))",
+        "[]",
+        "{'a': (0, False)}",
+        "gamma",
+        "0.0 if len(deltas) != 3 else 1.0",
+        "float(abs(hash(str(deltas))))",
+    ],
+)
+def test_answers_without_mathematics_have_earned_nothing(write: Write, answer: str) -> None:
     source = f"""
     import numpy as np
 
@@ -374,7 +386,7 @@ def test_what_answers_every_call_alike_has_earned_nothing(write: Write, answer: 
     """
     report = grade(write(source), only=["discounted_td_sum"])
     assert report.score == 0
-    honest = source.replace(answer, "float(sum(deltas))")
+    honest = source.replace(f"return {answer}", "return float(sum(deltas))")
     assert 0 < grade(write(honest), only=["discounted_td_sum"]).score < report.max_score
 
 

@@ -20,8 +20,6 @@ A TOML file:
     cap = 1.5                             # the most that these laws count together
 """
 
-import hashlib
-import hmac
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,19 +34,12 @@ import msgspec
 from rlcheck.catalogue import FUNCTIONS, select
 from rlcheck.grading.laws import Law, laws_of
 from rlcheck.grading.report import LawReport
+from rlcheck.grading.seal import SECRET, secret_seed
 
-__all__ = ["Assignment", "Terms", "Unmeasurable", "Visibility", "awaits", "content_of"]
-__all__ += ["read_assignment"]
+__all__ = ["Assignment", "Terms", "Visibility", "awaits", "read_assignment"]
 
 Visibility = Literal["public", "hidden", "after-due"]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-SECRET = "RLCHECK_SECRET"
-LARGEST = 2**30  # bytes of a submission, with all that it can read beside it
-MOST_FILES = 10_000
-
-
-class Unmeasurable(ValueError):
-    """What a submission is cannot be told; the text says why."""
 
 
 class LawTerms(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -159,24 +150,26 @@ class Assignment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         if self.seed == "per-submission" and not environment.get(SECRET):
             raise ValueError(f"the assignment's seed is per submission; set {SECRET}")
 
-    def seed_of(
-        self, target: str, environment: Mapping[str, str] = os.environ, *, alone: bool = False
-    ) -> int:
-        """The seed of a submission: one for all, or its HMAC under the secret.
-
-        It is that of everything the submission can read: a table of answers to an earlier seed,
-        laid beside the file, gives another one.
+    def seed_of(self, content: bytes, environment: Mapping[str, str] = os.environ) -> int:
+        """The seed of a submission: one for all, or the HMAC of its content under the secret.
 
         Raises:
             ValueError: the seed is per submission, and RLCHECK_SECRET is not set.
-            Unmeasurable: it is, and the submission cannot be read whole.
         """
         if self.seed != "per-submission":
             return self.seed
         self.check_secret(environment)
-        content = content_of(Path(target), alone=alone)
-        digest = hmac.new(environment[SECRET].encode(), content, hashlib.sha256)
-        return int.from_bytes(digest.digest()[:6], "big")
+        return secret_seed(content, environment[SECRET])
+
+    def kept_back(self) -> frozenset[str]:
+        """The ids of the laws whose inputs are hidden, or were until the due date."""
+        terms = self.terms(self.laws()).items()
+        return frozenset(law for law, term in terms if term.visibility != "public")
+
+    def hidden(self) -> frozenset[str]:
+        """The ids of the laws whose inputs are hidden now."""
+        terms = self.terms(self.laws()).items()
+        return frozenset(law for law, term in terms if self.is_hidden(term.visibility))
 
 
 def read_assignment(path: Path) -> Assignment:
@@ -252,47 +245,3 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
 def _zoned(moment: datetime) -> datetime:
     """A moment without a zone is meant in this machine's."""
     return moment if moment.tzinfo else moment.astimezone()
-
-
-def content_of(path: Path, *, alone: bool = True) -> bytes:
-    """A digest of a submission, whatever its file or its folder is called.
-
-    Args:
-        path: a file, or a folder with all that is in it.
-        alone: False adds what lies beside a file, in its folder and below.
-
-    Raises:
-        Unmeasurable: it cannot be read, or there is too much to read.
-    """
-    folder = path if path.is_dir() else path.parent
-    try:
-        files = [path] if alone and not path.is_dir() else sorted(_below(folder))
-        digest, left = hashlib.sha256(), LARGEST
-        for file in files:
-            name = "" if file == path else str(file.relative_to(folder))
-            link = os.readlink(file) if file.is_symlink() else ""
-            regular = not link and file.is_file()  # a pipe would never end
-            left -= file.stat().st_size if regular else 0
-            if left < 0:
-                raise Unmeasurable(f"there are more than {LARGEST} bytes in {folder}")
-            digest.update(f"{name}\0{link}\0{regular}\0".encode("utf-8", "surrogateescape"))
-            if regular:
-                with file.open("rb") as opened:
-                    digest.update(hashlib.file_digest(opened, "sha256").digest())
-    except OSError as error:
-        raise Unmeasurable(f"it cannot be read: {error.strerror}") from None
-    return digest.digest()
-
-
-def _below(folder: Path) -> list[Path]:
-    """Everything in a folder and below; links are not followed."""
-    found: list[Path] = []
-    waiting = [folder]
-    while waiting:
-        for entry in waiting.pop().iterdir():
-            found.append(entry)
-            if len(found) > MOST_FILES:
-                raise Unmeasurable(f"there are more than {MOST_FILES} files in {folder}")
-            if not entry.is_symlink() and entry.is_dir():
-                waiting.append(entry)
-    return found

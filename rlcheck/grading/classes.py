@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from rlcheck import __version__
-from rlcheck.grading.assignment import Assignment, Unmeasurable, content_of
+from rlcheck.grading.assignment import Assignment
+from rlcheck.grading.content import Unmeasurable, content_of
 from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
 from rlcheck.grading.seal import seal
@@ -31,10 +32,12 @@ __all__ = [
     "Submission",
     "grade_class",
     "is_class",
+    "left_out",
     "submissions_in",
 ]
 
 LINK = "it is a link; a submission is a file of its own"
+NO_PYTHON = "it is a folder without a Python file right in it"
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
 LARGEST_RESULT = 2**26  # bytes
 LONGEST_NAME = 200  # bytes; systems allow 255 with what is added
@@ -47,6 +50,7 @@ class Submission:
 
     name: str
     path: Path
+    entry: Path  # what was handed in: the path, or a folder around it
     barred: str = ""  # why it is not opened
     alone: bool = False  # others lie beside it, whom it must not see
 
@@ -62,17 +66,23 @@ def is_class(targets: Sequence[str]) -> bool:
 def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[Submission]:
     """The submissions that targets stand for, in the order of their names.
 
-    A folder that is no package holds one submission in each of its Python files and folders; in
-    such a folder it is `file`, or the package, or the only Python file.
+    A folder that is no package holds one submission in each of its Python files, notebooks and
+    folders; in such a folder it is `file`, or the package, or the only Python file. What cannot be
+    graded of these is barred, so that it has a report, and stops nobody else's.
 
     Raises:
         ValueError: a target does not exist, or a folder holds nothing to grade.
     """
-    found = [s for target in targets for s in _found(Path(target), file)]
-    repeated = [name for name, count in Counter(s.name for s in found).items() if count > 1]
-    if repeated:
-        raise ValueError(f"several submissions are called {repeated[0]}; name their folder")
-    return sorted(_hidden_from_each_other(found), key=lambda submission: submission.name)
+    found = [s for target in targets for s in _found(Path(target), file, len(targets) > 1)]
+    named = sorted(_told_apart(_called_by_folder(found)), key=lambda submission: submission.name)
+    return list(_hidden_from_each_other(named))
+
+
+def left_out(targets: Sequence[str]) -> list[str]:
+    """What lies in the folders of a class and is no submission, but for hidden files."""
+    folders = (Path(target) for target in targets if is_class([target]) and Path(target).is_dir())
+    entries = (entry for folder in folders for entry in _entries(folder))
+    return [printable(str(entry)) for entry in entries if not _may_be_graded(entry)]
 
 
 def _hidden_from_each_other(found: list[Submission]) -> Iterator[Submission]:
@@ -82,13 +92,26 @@ def _hidden_from_each_other(found: list[Submission]) -> Iterator[Submission]:
         yield replace(submission, alone=below[submission.path.absolute().parent] > 1)
 
 
+def _called_by_folder(found: Sequence[Submission]) -> Iterator[Submission]:
+    """Submissions of different folders; those with one name have their folders' names before it."""
+    folders: dict[str, set[Path]] = {}
+    for submission in found:
+        folders.setdefault(_same_file(submission.name), set()).add(submission.entry.parent)
+    for submission in found:
+        places = [folder.absolute() for folder in folders[_same_file(submission.name)]]
+        shared = os.path.commonpath(places)
+        above = submission.entry.parent.absolute().relative_to(shared)
+        name = "-".join([*map(printable, above.parts), submission.name])
+        yield replace(submission, name=name)
+
+
 def _told_apart(found: Iterable[Submission]) -> Iterator[Submission]:
-    """Submissions of one folder; where several have one name, all but the first are numbered.
+    """Where several submissions have one name, all are numbered but the one with the least path.
 
     Nobody's mark may depend on what a neighbour calls a file.
     """
     names: set[str] = set()
-    for submission in found:
+    for submission in sorted(found, key=lambda s: (len(s.entry.parts), s.entry.is_dir())):
         name, number = submission.name, 1
         while _same_file(name) in names:
             number += 1
@@ -102,39 +125,54 @@ def _same_file(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _found(path: Path, file: str | None) -> Iterator[Submission]:
-    if not path.exists():
+def _found(path: Path, file: str | None, one_of_many: bool) -> Iterator[Submission]:
+    if not path.exists() and not (one_of_many and path.is_symlink()):
         raise ValueError(f"{path}: there is no such file or folder")
     if not is_class([str(path)]):
-        yield _submission(path.stem, path, path)
+        yield _submission(path, path.stem, path)
         return
-    entries = [e for e in sorted(path.iterdir()) if not e.name.startswith((".", "_"))]
-    files = [_submission(e.stem, e, e) for e in entries if e.suffix == ".py"]
-    folders = [_submission(e.name, e, *_within(e, file)) for e in entries if _has_python(e)]
-    if not files and not folders:
-        raise ValueError(f"{path}: the folder holds no submission")
-    yield from _told_apart(files + folders)
+    entries = list(filter(_may_be_graded, _entries(path)))
+    if not any(entry.suffix == ".py" or _has_python(entry) for entry in entries):
+        if not one_of_many:
+            raise ValueError(f"{path}: the folder holds no submission")
+        yield _submission(path, path.name, path, NO_PYTHON)
+    for entry in entries:
+        name = entry.name if entry.is_dir() else entry.stem
+        yield _submission(entry, name, *_within(entry, file))
 
 
-def _submission(name: str, entry: Path, path: Path, barred: str = "") -> Submission:
+def _entries(folder: Path) -> list[Path]:
+    return [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith((".", "_"))]
+
+
+def _may_be_graded(entry: Path) -> bool:
+    """Whether an entry of a class is a submission, if only one that earns nothing."""
+    return entry.suffix.lower() in (".py", ".ipynb") or entry.is_dir() or entry.is_symlink()
+
+
+def _submission(entry: Path, name: str, path: Path, barred: str = "") -> Submission:
     """What an entry of a class holds; a link would be graded on somebody else's work."""
     within = (path, *path.parents)[: len(path.parts) - len(entry.parent.parts)]
     linked = any(part.is_symlink() for part in within)
     shown = printable(name).replace("\n", "\\n")
-    return Submission(shown, path, LINK if linked else barred)
+    return Submission(shown, path, entry, LINK if linked else barred)
 
 
 def _has_python(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("*.py"))
 
 
-def _within(folder: Path, file: str | None) -> tuple[Path, str]:
-    """What is graded of one folder, and why it is not opened, where that is so."""
+def _within(entry: Path, file: str | None) -> tuple[Path, str]:
+    """What is graded of an entry, and why it is not opened, where that is so."""
+    if not entry.is_dir():
+        return entry, "" if entry.suffix == ".py" else "it is no Python file, NAME.py"
     if file is not None:
-        return folder / file, ""  # where it is missing, its report says so
-    if (folder / "__init__.py").exists():
-        return folder, ""
-    first, *more = sorted(folder.glob("*.py"))
+        return entry / file, ""  # where it is missing, its report says so
+    if (entry / "__init__.py").exists():
+        return entry, ""
+    if not _has_python(entry):
+        return entry, NO_PYTHON
+    first, *more = sorted(entry.glob("*.py"))
     names = printable(", ".join(file.name for file in (first, *more)))
     return first, f"it holds {names}; --file says which one is graded" if more else ""
 
@@ -237,6 +275,7 @@ class ClassReport(msgspec.Struct, kw_only=True):
     alike: list[Alike]  # the most alike first
     unfinished: list[str] = []  # names of submissions that were not reached
     unkept: list[str] = []  # names of submissions whose results could not be written
+    strays: list[str] = []  # results beside these that are of no submission of this run
     graded: int = 0  # in this run; the others had been graded before
 
     @property
@@ -290,6 +329,7 @@ def grade_class(
     summary.title = settings.assignment.title if settings.assignment else ""
     summary.unfinished = [s.name for s in submissions if s.name not in reports]
     summary.unkept = unkept
+    summary.strays = sorted(_strays(folder, submissions))
     summary.graded = len(waiting) - len(summary.unfinished)
     return summary
 
@@ -300,6 +340,16 @@ def _place(folder: Path, submission: Submission) -> Path:
     if len(name.encode()) > LONGEST_NAME:
         name = f"{name[: LONGEST_NAME // 8]}…{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return folder / f"{name}.json"
+
+
+def _strays(folder: Path, submissions: Sequence[Submission]) -> Iterator[str]:
+    """Results that an earlier run has left under names that nobody has now."""
+    known = {_place(folder, submission) for submission in submissions}
+    for path in set(folder.glob("*.json")) - known:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            small = path.is_file() and path.stat().st_size <= LARGEST_RESULT
+            if small and from_json(path.read_bytes()).digest:
+                yield printable(path.name)
 
 
 def _kept(path: Path, key: str) -> Report | None:
@@ -322,9 +372,14 @@ def _keep(path: Path, key: str, report: Report) -> None:
     """Write a report whole or not at all, and through nobody's link."""
     report.digest = _sealed(key, report)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".unfinished", delete=False) as made:
-        made.write(to_json(report))
-    os.chmod(made.name, 0o644)
-    os.replace(made.name, path)
+        try:
+            made.write(to_json(report))
+            made.flush()
+            os.chmod(made.name, 0o644)
+            os.replace(made.name, path)
+        except OSError:
+            os.unlink(made.name)
+            raise
 
 
 def summarised(reports: Mapping[str, Report]) -> ClassReport:

@@ -38,6 +38,7 @@ from rlcheck.grading.classes import (
     Submission,
     grade_class,
     is_class,
+    left_out,
     submissions_in,
 )
 from rlcheck.grading.crowd import Cluster, Cores
@@ -121,8 +122,22 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with _without_workflow_commands():
-        app()
+    try:
+        with _without_workflow_commands(), _flushed():
+            app()
+    except OSError as error:  # what is full or broken is where this prints, too
+        with contextlib.suppress(OSError):
+            errors.print(f"the output cannot be written: {error.strerror}", style="red")
+        os._exit(EXIT_GRADER)
+
+
+@contextlib.contextmanager
+def _flushed() -> Iterator[None]:
+    """Have what is printed written before it is too late to say that it cannot be."""
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
 
 
 @contextlib.contextmanager
@@ -252,7 +267,8 @@ def grade_command(
         found = _submissions(targets, file)
         _must_lie_outside(targets, [out, *(path for _, path in outputs)])
         settings = Settings(tuple(only or ()), asked, reveal, tuple(options.items()))
-        _grade_class(found, settings, out, Cluster() if cluster else Cores(jobs), outputs, lang)
+        grader = Cluster() if cluster else Cores(jobs)
+        _grade_class(found, settings, out, grader, outputs, lang, left_out(targets))
     _foretell(target, seed, outputs, lang)
     with _spinner() as show:
         result = grade(
@@ -504,9 +520,12 @@ def _grade_class(
     grader: Grader,
     outputs: list[tuple[str, Path]],
     lang: str,
+    not_graded: list[str],
 ) -> NoReturn:
     """Grade a class and exit: 0 where every submission has been graded, whatever its score."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    if folder.is_symlink():
+        _usage(f"--out {folder}: that is a link; name what it leads to")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -522,6 +541,10 @@ def _grade_class(
             code = EXIT_GRADER
     print_class(summary, console)
     console.print(f"{len(summary.submissions)} submissions, {summary.graded} graded now; {folder}")
+    if not_graded:
+        console.print(f"no submissions, and not graded: {', '.join(not_graded)}")
+    if summary.strays:
+        console.print(f"of no submission now, but in {folder}: {', '.join(summary.strays)}")
     if summary.unkept:
         lost = ", ".join(summary.unkept)
         errors.print(f"results that could not be written to {folder}: {lost}", style="red")

@@ -9,10 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
 from rlcheck import __version__
-from rlcheck.grading.assignment import SECRET
 from rlcheck.grading.classes import Settings, Submission
 from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Report, from_json, to_json
+from rlcheck.grading.seal import SECRET, secret
 from rlcheck.grading.wire import printable
 
 __all__ = ["Cluster", "Cores"]
@@ -111,7 +111,6 @@ class Cluster:
     ) -> Iterator[tuple[Submission, Report]]:
         import ray
 
-        secret = {name: os.environ[name] for name in (SECRET,) if name in os.environ}
         here = os.getcwd()
         # Ray's processes import from the folder that they are started in: it may be the class.
         with tempfile.TemporaryDirectory() as empty:
@@ -120,7 +119,7 @@ class Cluster:
                     self._address,
                     log_to_driver=False,
                     include_dashboard=False if self._address is None else None,
-                    runtime_env={"env_vars": secret},
+                    runtime_env={"env_vars": {SECRET: secret()}},
                 )
             try:
                 task = ray.remote(num_cpus=1, max_retries=1)(_graded_from)

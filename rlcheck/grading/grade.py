@@ -10,23 +10,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
-from rlcheck.grading.assignment import Assignment, Unmeasurable
-from rlcheck.grading.calls import Call, NoOutcome, Raised
+from rlcheck.grading.assignment import Assignment
+from rlcheck.grading.calls import Call
+from rlcheck.grading.content import Unmeasurable, clean_copy, content_of
 from rlcheck.grading.diagnosis import diagnose
 from rlcheck.grading.implementation import (
     Implementation,
     Resolution,
     implementation_of,
     load,
+    path_of,
 )
 from rlcheck.grading.interpreter import UnfitInterpreter
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
@@ -35,12 +36,15 @@ from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
+from rlcheck.grading.seal import secret, secret_seed
+from rlcheck.grading.standins import is_kept_without_mathematics
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import printable
 from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
+UNEARNED = "an answer without mathematics keeps it too, and no law that needs some is kept"
 FUNCTIONS_PER_PROCESS = 3  # starting a process costs as much as grading one or two functions
 
 
@@ -54,6 +58,7 @@ class Settings:
     """What every law of a run is run with; `deadline` is on the system's monotonic clock."""
 
     target: str
+    place: str  # what is opened: the target, or a copy of it
     names: tuple[str, ...]
     law: str | None
     examples: int
@@ -68,11 +73,13 @@ class Settings:
     refusals: bool = True  # whether laws that ask for errors are among them
     given: bool = False  # functions of this process are judged, and nothing is loaded
     hidden: frozenset[str] = frozenset()  # laws whose inputs must not show in others' reports
+    kept_back: frozenset[str] = frozenset()  # laws whose seeds the secret gives
+    secret: str = field(default="", repr=False)
 
     def load(self) -> AbstractContextManager[Implementation]:
         functions = tuple(FUNCTIONS[name] for name in self.names)
         return load(
-            self.target,
+            self.place,
             functions,
             isolate=self.isolate,
             alone=self.alone,
@@ -81,15 +88,24 @@ class Settings:
             python=self.python,
         )
 
+    def seed_of(self, law: Law) -> int:
+        """The seed that a law is replayed with: the run's, or its own where it is kept back.
+
+        Who has rlcheck could draw the inputs of a stated seed again.
+        """
+        if law.id not in self.kept_back:
+            return self.seed
+        return secret_seed(f"{self.seed}:{law.id}".encode(), self.secret)
+
     def replay(self, law: Law) -> str:
         """The command, or the call, that runs one law again as it was run."""
         if self.given:
-            how = f"law={law.id!r}, seed={self.seed}, examples={self.examples}"
+            how = f"law={law.id!r}, seed={self.seed_of(law)}, examples={self.examples}"
             how += ", tensors=True" if self.tensors and not law.of_gradients else ""
             how += ", gradients=True" if law.of_gradients else ""
             return f"rlcheck.check({self.target}, {law.function!r}, {how})"
         command = ["rlcheck replay", law.id, printable(shlex.quote(self.target))]
-        command += [f"--seed {self.seed}", f"--examples {self.examples}"]
+        command += [f"--seed {self.seed_of(law)}", f"--examples {self.examples}"]
         if self.isolate:
             command.append(f"--isolate {self.isolate}")
         if self.python:
@@ -174,63 +190,100 @@ def grade(
     started = time.monotonic()
     if assignment is not None:
         only = tuple(assignment.functions)
-        try:
-            seed = assignment.seed_of(target, alone=alone)
-        except Unmeasurable as error:  # a missing one is told when it is opened
-            barred = barred or (str(error) if Path(target).exists() else "")
         examples = assignment.examples or examples
         tensors, gradients = assignment.tensors or tensors, assignment.gradients or gradients
     library = subject(target) if functions is None else None
-    settings = Settings(
-        target=target,
-        names=tuple(function.name for function in select(tuple(only))),
-        law=law,
-        examples=examples,
-        seed=seed,
-        isolate=isolate,
-        alone=alone,
-        call_seconds=call_seconds,
-        deadline=started + total_seconds,
-        tensors=tensors or gradients,
-        gradients=gradients,
-        python=python,
-        refusals=(library is None) if refusals is None else refusals,
-        given=functions is not None,
-        hidden=_hidden(assignment) if assignment and not reveal else frozenset(),
-    )
-    if expected_failures is None and library is not None and law is None:
-        known = {law.id for name in settings.names for law in settings.laws(name)}
-        expected_failures = library.expected_failures(known)
-    _check_expected(expected_failures or {}, settings)
-    report = Report(
-        target=printable(target),
-        seed=seed,
-        isolation="process",
-        score=0,
-        max_score=0,
-        functions={},
-        laws=[],
-        rlcheck=__version__,
-        assignment=assignment.title if assignment else "",
-        examples=examples,
-        tensors=settings.tensors,
-        gradients=gradients,
-    )
+    with ExitStack() as until_graded:
+        place = target
+        if assignment is not None:
+            assignment.check_secret()
+            try:
+                seed, place = _own_seed(assignment, target, alone, until_graded)
+            except (Unmeasurable, CannotLoad) as error:
+                barred = barred or str(error)
+        settings = Settings(
+            target=target,
+            place=place,
+            names=tuple(function.name for function in select(tuple(only))),
+            law=law,
+            examples=examples,
+            seed=seed,
+            isolate=isolate,
+            alone=alone,
+            call_seconds=call_seconds,
+            deadline=started + total_seconds,
+            tensors=tensors or gradients,
+            gradients=gradients,
+            python=python,
+            refusals=(library is None) if refusals is None else refusals,
+            given=functions is not None,
+            hidden=assignment.hidden() if assignment and not reveal else frozenset(),
+            kept_back=assignment.kept_back() if assignment else frozenset(),
+            secret=secret() if assignment else "",
+        )
+        if expected_failures is None and library is not None and law is None:
+            known = {law.id for name in settings.names for law in settings.laws(name)}
+            expected_failures = library.expected_failures(known)
+        _check_expected(expected_failures or {}, settings)
+        report = Report(
+            target=printable(target),
+            seed=seed,
+            isolation="process",
+            score=0,
+            max_score=0,
+            functions={},
+            laws=[],
+            rlcheck=__version__,
+            assignment=assignment.title if assignment else "",
+            examples=examples,
+            tensors=settings.tensors,
+            gradients=gradients,
+        )
+        with _told_in(report, settings):
+            if barred:
+                raise CannotLoad(barred)
+            with opened(functions, settings) as loaded:
+                report.isolation, report.location = loaded.isolation, printable(loaded.location)
+                report.isolation_note = note(loaded.isolation)
+                report.version = loaded.version
+                if not loaded.provides:
+                    raise CannotLoad(_nothing(loaded))
+                _plan(report, settings, loaded.resolutions, asked_for=bool(only))
+                names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
+                shared = 1 if keep_output else jobs
+                for judged in _judge_all(settings, names, loaded, shared, progress):
+                    _enter(report, judged)
+            if keep_output and isinstance(loaded.transport, Worker):
+                report.output = loaded.transport.output
+    if place != target:
+        _call_by_its_name(report, Path(place), Path(target).resolve())
+    settle(report, assignment, reveal=reveal, expected_failures=expected_failures or {})
+    hidden = any(law.hidden for law in report.laws)  # whose inputs a delay could tell
+    took = sum(law.seconds for law in report.laws) if hidden else time.monotonic() - started
+    report.seconds = round(took, 3)
+    return report
+
+
+def _own_seed(
+    assignment: Assignment, target: str, alone: bool, until_graded: ExitStack
+) -> tuple[int, str]:
+    """The seed of a submission, and what is opened: with a seed of its own, a clean copy.
+
+    What the copy does not hold, the seed cannot miss: a table of answers to an earlier seed could
+    lie in a file's attributes.
+    """
+    path = path_of(target) if assignment.seed == "per-submission" else None
+    if path is None:
+        return assignment.seed_of(b""), target
+    copy = until_graded.enter_context(clean_copy(path, alone=alone))
+    return assignment.seed_of(content_of(copy, alone=alone)), str(copy)
+
+
+@contextlib.contextmanager
+def _told_in(report: Report, settings: Settings) -> Iterator[None]:
+    """Enter in the report why a run did not begin, or was not finished."""
     try:
-        if barred:
-            raise CannotLoad(barred)
-        with opened(functions, settings) as loaded:
-            report.isolation, report.location = loaded.isolation, printable(loaded.location)
-            report.isolation_note = note(loaded.isolation)
-            report.version = loaded.version
-            if not loaded.provides:
-                raise CannotLoad(_nothing(loaded))
-            _plan(report, settings, loaded.resolutions, asked_for=bool(only))
-            names = [n for n, r in loaded.resolutions.items() if r.status == "provided"]
-            for judged in _judge_all(settings, names, loaded, 1 if keep_output else jobs, progress):
-                _enter(report, judged)
-        if keep_output and isinstance(loaded.transport, Worker):
-            report.output = loaded.transport.output
+        yield
     except CannotLoad as error:
         report.error, report.frames = str(error), error.frames
         report.isolation = error.tier or report.isolation
@@ -245,16 +298,17 @@ def grade(
         report.fault = "a process of the grader died; laws that were not reached are ungradable"
     except Exception as error:
         report.fault = f"rlcheck failed: {type(error).__name__}: {error}"
-    settle(report, assignment, reveal=reveal, expected_failures=expected_failures or {})
-    hidden = any(law.hidden for law in report.laws)  # whose inputs a delay could tell
-    took = sum(law.seconds for law in report.laws) if hidden else time.monotonic() - started
-    report.seconds = round(took, 3)
-    return report
 
 
-def _hidden(assignment: Assignment) -> frozenset[str]:
-    terms = assignment.terms(assignment.laws()).items()
-    return frozenset(law for law, t in terms if assignment.is_hidden(t.visibility))
+def _call_by_its_name(report: Report, copy: Path, path: Path) -> None:
+    """Have a report speak of the submission where it speaks of the copy that was graded."""
+    for entry in (report, *report.laws):
+        for name, text in msgspec.structs.asdict(entry).items():
+            if isinstance(text, str):
+                text = text.replace(str(copy), str(path)).replace(
+                    str(copy.parent), str(path.parent)
+                )
+                setattr(entry, name, text)
 
 
 def _check_expected(expected_failures: Mapping[str, str], settings: Settings) -> None:
@@ -351,46 +405,34 @@ def _judge_in_child(settings: Settings, name: str) -> bytes:
 def _judge_function(settings: Settings, name: str, loaded: Implementation) -> list[LawReport]:
     """The verdicts of one function; hidden laws are judged last, in a process of their own.
 
-    What a submission remembers of their inputs ends with that process, and shows nowhere.
+    What a submission remembers of their inputs ends with that process, and shows nowhere: nothing
+    that is told of the other laws depends on them.
     """
     laws = settings.laws(name)
-    hidden = [law for law in laws if law.id in settings.hidden]
-    verdicts = _verdicts(settings, [law for law in laws if law not in hidden], loaded)
-    if hidden:
+    shown = _verdicts(settings, [law for law in laws if law.id not in settings.hidden], loaded)
+    hidden: list[Verdict] = []
+    if len(shown) < len(laws):
         loaded.start_afresh()
-        verdicts += _verdicts(settings, hidden, loaded)
+        hidden = _verdicts(settings, [law for law in laws if law.id in settings.hidden], loaded)
         loaded.start_afresh()
-    everything = [call for verdict in verdicts for call in verdict.calls]
-    nothing = _no_mathematics(everything) if settings.law is None else ""
-    if nothing and not all(verdict.holds for verdict in verdicts):
-        for verdict in verdicts:  # what holds of it was not earned
-            if verdict.holds:
-                verdict.status, verdict.message = "failed", nothing
-    return [_verdict_report(verdict, everything, settings) for verdict in verdicts]
+    if settings.law is None:
+        for verdict in [*_unearned(shown, shown), *_unearned(hidden, shown + hidden)]:
+            verdict.status, verdict.message = "failed", UNEARNED
+    return [
+        _verdict_report(verdict, [call for v in others for call in v.calls], settings)
+        for verdicts, others in ((shown, shown), (hidden, shown + hidden))
+        for verdict in verdicts
+    ]
 
 
-def _no_mathematics(calls: list[Call]) -> str:
-    """What is said of a function that refuses every call, or has one number for all of them."""
-    answered = [call for call in calls if call.outcome is not NoOutcome]
-    answers = [call.outcome for call in answered if not isinstance(call.outcome, Raised)]
-    if answered and not answers:
-        return "it answers no call at all"
-    leaves = (repr(leaf) for answer in answers for leaf in _leaves(answer))
-    first = next(leaves, "")
-    return "it answers every call alike" if answers and all(x == first for x in leaves) else ""
-
-
-def _leaves(answer: Any) -> Iterator[Any]:
-    """The numbers and texts that an answer is made of, with 0 for 0.0, False and None."""
-    if isinstance(answer, np.ndarray):
-        answer = answer.tolist()
-    if isinstance(answer, dict):
-        answer = list(answer.values())
-    if isinstance(answer, list | tuple):
-        for entry in answer:
-            yield from _leaves(entry)
-    else:
-        yield answer or 0
+def _unearned(verdicts: list[Verdict], judged: list[Verdict]) -> list[Verdict]:
+    """The laws among `verdicts` that hold, if nothing holds that asks for mathematics."""
+    held = [verdict for verdict in judged if verdict.holds]
+    if len(held) == len(judged):
+        return []
+    if any(not is_kept_without_mathematics(verdict.law) for verdict in held):
+        return []
+    return [verdict for verdict in verdicts if verdict.holds]
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:
@@ -410,7 +452,7 @@ def _verdict(settings: Settings, law: Law, loaded: Implementation) -> Verdict:
     verdict = run(
         law,
         loaded.transport,
-        random_seed=law_seed(settings.seed, law),
+        random_seed=law_seed(settings.seed_of(law), law),
         examples=settings.examples,
         seconds=min(left, LAW_SECONDS),
     )

@@ -120,7 +120,7 @@ def load(
     """
     names = tuple(function.name for function in functions)
     library = subject(target)
-    path = library.path if library else _opened(target)
+    path = library.path if library else path_of(target)
     if not isolate and not python and (library or path is None):
         if library is None:
             yield _in_process(target, functions, tensors)
@@ -142,8 +142,12 @@ def load(
         yield _from_worker(target, place, worker, functions, tier)
 
 
-def _opened(target: str) -> Path | None:
-    """The path that a target is meant as, which can be loaded; None for a module."""
+def path_of(target: str) -> Path | None:
+    """The path that a target is meant as, which can be loaded; None for a module.
+
+    Raises:
+        CannotLoad: it is meant as a path, and cannot be loaded.
+    """
     try:
         path = _as_path(target)
         return None if path is None else _checked(path)

@@ -14,7 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["INSIDE", "layout", "readable_by_all"]
+__all__ = ["INSIDE", "layout", "readable_by_all", "seen"]
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
@@ -45,7 +45,7 @@ def layout(
     """
     shown = dict(_of_the_system()) | dict(_readable(folders))
     if kind == "path":
-        shown |= {str(path): str(path) for path in _of_a_file(Path(target), alone)}
+        shown |= {str(path): str(path) for path in seen(Path(target), alone=alone)}
     if kind == "module":
         shown |= {str(path): str(path) for path in _of_a_module(target)}
     mounts = [["bind", path, os.path.realpath(source)] for path, source in shown.items()]
@@ -133,7 +133,7 @@ def _copies(shown: Iterable[str]) -> Iterator[Path]:
             yield from (p for n in (PACKAGE.name, "properties") if (p := Path(folder, n)).exists())
 
 
-def _of_a_file(path: Path, alone: bool) -> list[Path]:
+def seen(path: Path, *, alone: bool) -> list[Path]:
     """A package folder, or a file with what lies beside it; of some folders its modules alone."""
     folder, home = path.parent, Path.home()
     if path.is_dir() or alone or folder in _secrets():

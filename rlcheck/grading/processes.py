@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children, get_context
@@ -11,13 +12,18 @@ from rlcheck.grading.wire import end_with_parent
 
 __all__ = ["pool"]
 
-SAFE_PATH = "PYTHONSAFEPATH"
-
 
 @contextlib.contextmanager
 def pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with the context, at once where it is left by an exception."""
-    with _not_from_the_current_folder():
+    """Processes that end with the context, at once where it is left by an exception.
+
+    They import nothing from the current folder, where a student's struct.py may lie; what they
+    leave of temporary files goes with the context.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="rlcheck-", ignore_cleanup_errors=True) as scratch,
+        _environment(PYTHONSAFEPATH="1", TMPDIR=scratch),
+    ):
         made = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
         try:
             yield made
@@ -30,16 +36,17 @@ def pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextlib.contextmanager
-def _not_from_the_current_folder() -> Iterator[None]:
-    """Keep what starts from importing files that lie there: they may be a student's struct.py."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
+def _environment(**variables: str) -> Iterator[None]:
+    """What the processes that are started meanwhile find in their environment."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        os.environ.pop(SAFE_PATH)
-        if before is not None:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _begin() -> None:
