@@ -22,7 +22,7 @@ from rlcheck.grading.assignment import Assignment
 from rlcheck.grading.content import Unmeasurable, content_of
 from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
-from rlcheck.grading.seal import seal
+from rlcheck.grading.seal import seal, secret
 from rlcheck.grading.wire import printable
 
 __all__ = [
@@ -187,11 +187,12 @@ class Settings:
     options: tuple[tuple[str, Any], ...] = ()  # of `grade`
 
     def key(self, submission: Submission) -> str:
-        """What a result depends on: the submission's content, the settings, rlcheck's version."""
+        """What a result depends on: content, settings, the secret of seeds, rlcheck's version."""
         told = msgspec.json.encode(
             (__version__, self.only, self.assignment, self.reveal, self.options)
         )
         told += submission.barred.encode()
+        told += secret().encode() if self.assignment else b""
         try:
             told += content_of(submission.path, alone=submission.alone)
         except Unmeasurable:
