@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example
 from hypothesis import strategies as st
 
 from rlcheck.grading import grade as grading
 from rlcheck.grading import laws
 from rlcheck.grading.calls import Graded, InProcess
+from rlcheck.grading.compare import assert_close
 from rlcheck.grading.report import (
     EXIT_FAILED,
     EXIT_GRADER,
@@ -408,6 +410,26 @@ def test_a_law_runs_out_of_time_within_an_example() -> None:
     verdict = laws.run(of_many_calls.law, transport, random_seed=0, seconds=0.12)  # type: ignore[attr-defined]
     assert (verdict.status, verdict.message) == ("timed_out", "the law took more than 0.12 s")
     assert 1 <= len(asked) <= 4
+
+
+def test_a_long_example_that_fails_gives_way_to_a_smaller_input() -> None:
+    """What a law states is not made small by Hypothesis; what it draws is."""
+
+    @laws.law(deltas=st.lists(st.sampled_from([0.0, 1.0])))
+    @example(deltas=[1.0] * 100)
+    def of_a_sum(discounted_td_sum: Graded, deltas: list[float]) -> None:
+        """It is the sum."""
+        assert_close(discounted_td_sum(deltas, 1.0), sum(deltas), terms=1.0)
+
+    def least(wrong: Callable[..., float]) -> list[float]:
+        transport = InProcess({"discounted_td_sum": wrong})
+        verdict = laws.run(of_a_sum.law, transport, random_seed=0)  # type: ignore[attr-defined]
+        assert verdict.status == "failed"
+        ((deltas, _),) = (call.args for call in verdict.counterexample)
+        return list(deltas)
+
+    assert least(lambda deltas, gamma: 0.0) == [1.0]
+    assert least(lambda deltas, gamma: min(sum(deltas), 99.0)) == [1.0] * 100
 
 
 def test_the_same_seed_gives_the_same_report(write: Write) -> None:

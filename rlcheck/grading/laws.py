@@ -42,6 +42,7 @@ EXAMPLES = 100  # drawn for each law unless the caller says otherwise
 KEPT_CALLS = 300  # recorded calls of one law that a diagnosis looks at
 REPEATED_CALLS = 3  # of a law that holds, asked again when all laws of the function are judged
 LAW_SECONDS = 60.0  # a law's whole share of time
+LONG = 24  # numbers in a counterexample that make it worth looking for a smaller one
 UNSTEADY = "the same call was answered differently: it keeps state between calls"
 
 
@@ -79,6 +80,11 @@ class Law:
     def of_refusals(self) -> bool:
         """Whether it asks for an error where the input is bad."""
         return self.name.endswith(("_refuse", "_refuses"))
+
+    @property
+    def explicit_examples(self) -> int:
+        """How many inputs it states, which are tried first."""
+        return len(getattr(self.body, "hypothesis_explicit_examples", ()))
 
     @property
     def sentence(self) -> str:
@@ -157,8 +163,9 @@ def explore(
     random_seed: int,
     examples: int = EXAMPLES,
     shrink: bool = False,
+    explicit: bool = True,
 ) -> None:
-    """Call `visit` with what the law draws, its explicit examples first.
+    """Call `visit` with what the law draws, its explicit examples first unless they are left out.
 
     An exception that Hypothesis counts as a failure ends the run, after the example was made
     small if `shrink` is set; it is raised from the last call of `visit`.
@@ -174,7 +181,11 @@ def explore(
     body.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     chosen = settings(
         max_examples=examples,
-        phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])],
+        phases=[
+            *([Phase.explicit] if explicit else []),
+            Phase.generate,
+            *([Phase.shrink] if shrink else []),
+        ],
         database=None,
         deadline=None,
         derandomize=False,
@@ -194,10 +205,51 @@ def run(
     shrink: bool = True,
     seconds: float = LAW_SECONDS,
 ) -> Verdict:
-    """Run one law against an implementation; never raises for what the implementation does."""
+    """Run one law against an implementation; never raises for what the implementation does.
+
+    A long explicit example that fails is not made small; with `shrink` a smaller input is looked
+    for among those that are drawn.
+    """
+    started = time.monotonic()
+    how: dict[str, Any] = {"random_seed": random_seed, "examples": examples, "shrink": shrink}
+    verdict = _run(law, transport, **how, seconds=seconds)
+    left = seconds - (time.monotonic() - started)
+    failed = verdict.status in ("failed", "raised") and verdict.examples <= law.explicit_examples
+    if shrink and failed and left > 0 and _length(verdict) > LONG:
+        drawn = _run(law, transport, **how, seconds=left, explicit=False)
+        if drawn.status in ("failed", "raised") and _length(drawn) < _length(verdict):
+            drawn.calls = [*verdict.calls, *drawn.calls][-KEPT_CALLS:]
+            drawn.examples += verdict.examples
+            verdict = drawn
+    verdict.seconds = time.monotonic() - started
+    return verdict
+
+
+def _length(verdict: Verdict) -> int:
+    """How many numbers and texts there are in the counterexample."""
+    return sum(_entries([*call.args, *call.kwargs.values()]) for call in verdict.counterexample)
+
+
+def _entries(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.size
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_entries, value)) if isinstance(value, list | tuple) else 1
+
+
+def _run(
+    law: Law,
+    transport: Transport,
+    *,
+    random_seed: int,
+    examples: int,
+    shrink: bool,
+    seconds: float,
+    explicit: bool = True,
+) -> Verdict:
     graded = Graded(law.function, transport, seconds)
     verdict = Verdict(law, "passed")
-    started = time.monotonic()
 
     def visit(**drawn: Any) -> None:
         if len(verdict.calls) < KEPT_CALLS:
@@ -207,8 +259,9 @@ def run(
         with np.errstate(all="ignore"):
             law.body(graded, **drawn)
 
+    chosen: dict[str, Any] = {"examples": examples, "shrink": shrink, "explicit": explicit}
     try:
-        explore(law, visit, random_seed=random_seed, examples=examples, shrink=shrink)
+        explore(law, visit, random_seed=random_seed, **chosen)
     except Interrupted as stop:
         verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
         verdict.message, verdict.frames = str(stop), getattr(stop, "output", "")
@@ -230,7 +283,6 @@ def run(
     if not verdict.holds:
         verdict.counterexample = list(graded.calls)
     verdict.calls.extend(graded.calls)
-    verdict.seconds = time.monotonic() - started
     return verdict
 
 

@@ -1,5 +1,6 @@
 """Values as Python that can be pasted: calls, arguments, answers."""
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from rlcheck.grading.wire import TableFunction, printable
 
 LONGEST = 4000
 MOST_ENTRIES = 200
+MOST_SHOWN, AT_EACH_END = 32, 8  # entries of a vector in a report
+LONG = 200  # characters
+LONG_LIST, MOST_RUNS = 16, 4
 
 
 def source(value: Any) -> str:
@@ -21,7 +25,7 @@ def source(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"np.{value.dtype.name}({source(value.item())})"
     if isinstance(value, list):
-        return f"[{', '.join(map(source, value))}]"
+        return _in_runs(value) or f"[{', '.join(map(source, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(source, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, dict):
@@ -31,6 +35,16 @@ def source(value: Any) -> str:
     if isinstance(value, Raised):
         return str(value)
     return repr(value)
+
+
+def _in_runs(entries: list[Any]) -> str:
+    """A long list that consists of few runs of equal entries, as a sum of these; or ""."""
+    if len(entries) < LONG_LIST:
+        return ""
+    runs = [(text, len(list(same))) for text, same in groupby(map(source, entries))]
+    if len(runs) > MOST_RUNS:
+        return ""
+    return " + ".join(f"[{text}]" + (f" * {n}" if n > 1 else "") for text, n in runs)
 
 
 def _array_source(array: Any) -> str:
@@ -110,10 +124,20 @@ def vector(value: Any) -> list[float | None] | None:
 
 
 def shown(value: Any) -> str | None:
-    """A value for a report; None stays None, text stays as it is, where it is printable."""
-    if value is None:
-        return None
-    return shorten(printable(value) if isinstance(value, str) else source(value))
+    """A value for a report; None stays None, text stays as it is, where it is printable.
+
+    Of a long vector the first entries and the last are shown.
+    """
+    if value is None or isinstance(value, str):
+        return value if value is None else shorten(printable(value))
+    entries = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
+    written = source(value)
+    if not isinstance(entries, list) or len(entries) <= MOST_SHOWN or len(written) <= LONG:
+        return shorten(written)
+    ends = [source(value[part]) for part in (slice(None, AT_EACH_END), slice(-AT_EACH_END, None))]
+    left, right = ends[0].rpartition("]"), ends[1].partition("[")
+    between = f", … {len(entries) - 2 * AT_EACH_END} entries …, "
+    return shorten(f"{left[0]}{between}{right[2]}")
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
