@@ -149,6 +149,22 @@ def test_what_a_shell_s_pattern_finds_stops_nobody(folder: Path) -> None:
     assert next(s for s in found if s.name == "anna").path == folder / "anna.py"
 
 
+def test_a_folder_that_cannot_be_read_stops_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entries(self: Path) -> Iterator[Path]:
+        if self.name == "carl":
+            raise PermissionError(13, "Permission denied", str(self))
+        return (self / name for name in os.listdir(self))
+
+    monkeypatch.setattr(Path, "iterdir", entries)
+    barred = {s.name: s.barred for s in submissions_in([str(e) for e in folder.glob("[a-c]*")])}
+    assert "that can be read" in barred.pop("carl")
+    assert set(barred.values()) == {""}
+    with pytest.raises(ValueError, match="no submission that can be read"):
+        submissions_in([str(folder / "carl")])
+
+
 def test_files_of_one_name_are_called_by_their_folders(folder: Path) -> None:
     (folder / "boris-solution.py").touch()
     files = [folder / name for name in ("boris/solution.py", "carl/solution.py")]

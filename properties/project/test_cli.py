@@ -152,6 +152,21 @@ def test_a_closed_stream_is_taken_for_nothing_else(wrong: Path, tmp_path: Path) 
     assert from_json(report.read_bytes()).exit_code == EXIT_FAILED
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing is full here")
+def test_an_output_that_is_full_is_told_and_the_report_is_there(
+    wrong: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    command = [str(Path(sys.executable).with_name("rlcheck")), "grade", str(wrong)]
+    command += ["--examples", "3", "--report", f"json={report}"]
+    with open("/dev/full", "w") as full:
+        said = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert said.returncode == EXIT_GRADER
+    assert "the output cannot be written: No space left" in said.stderr
+    assert "Traceback" not in said.stderr
+    assert from_json(report.read_bytes()).exit_code == EXIT_FAILED
+
+
 def test_lists_of_laws_and_mistakes() -> None:
     for command in ("laws", "mistakes"):
         shown = rlcheck(command, "td_residuals")

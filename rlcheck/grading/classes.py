@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 LINK = "it is a link; a submission is a file of its own"
-NO_PYTHON = "it is a folder without a Python file right in it"
+NO_PYTHON = "it is a folder without a Python file right in it that can be read"
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
 LARGEST_RESULT = 2**26  # bytes
 LONGEST_NAME = 200  # bytes; systems allow 255 with what is added
@@ -60,7 +60,11 @@ def is_class(targets: Sequence[str]) -> bool:
     if len(targets) != 1:
         return True
     path = Path(targets[0])
-    return path.is_dir() and not (path / "__init__.py").exists()
+    return path.is_dir() and not _is_package(path)
+
+
+def _is_package(folder: Path) -> bool:
+    return os.path.exists(folder / "__init__.py")  # False where it cannot be entered
 
 
 def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[Submission]:
@@ -101,7 +105,7 @@ def _called_by_folder(found: Sequence[Submission]) -> Iterator[Submission]:
         places = [folder.absolute() for folder in folders[_same_file(submission.name)]]
         shared = os.path.commonpath(places)
         above = submission.entry.parent.absolute().relative_to(shared)
-        name = "-".join([*map(printable, above.parts), submission.name])
+        name = "-".join([*map(_on_one_line, above.parts), submission.name])
         yield replace(submission, name=name)
 
 
@@ -134,7 +138,7 @@ def _found(path: Path, file: str | None, one_of_many: bool) -> Iterator[Submissi
     entries = list(filter(_may_be_graded, _entries(path)))
     if not any(entry.suffix == ".py" or _has_python(entry) for entry in entries):
         if not one_of_many:
-            raise ValueError(f"{path}: the folder holds no submission")
+            raise ValueError(f"{path}: the folder holds no submission that can be read")
         yield _submission(path, path.name, path, NO_PYTHON)
     for entry in entries:
         name = entry.name if entry.is_dir() else entry.stem
@@ -142,7 +146,10 @@ def _found(path: Path, file: str | None, one_of_many: bool) -> Iterator[Submissi
 
 
 def _entries(folder: Path) -> list[Path]:
-    return [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith((".", "_"))]
+    """What lies in a folder and is not hidden; nothing where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return [entry for entry in sorted(folder.iterdir()) if entry.name[0] not in "._"]
+    return []
 
 
 def _may_be_graded(entry: Path) -> bool:
@@ -154,8 +161,11 @@ def _submission(entry: Path, name: str, path: Path, barred: str = "") -> Submiss
     """What an entry of a class holds; a link would be graded on somebody else's work."""
     within = (path, *path.parents)[: len(path.parts) - len(entry.parent.parts)]
     linked = any(part.is_symlink() for part in within)
-    shown = printable(name).replace("\n", "\\n")
-    return Submission(shown, path, entry, LINK if linked else barred)
+    return Submission(_on_one_line(name), path, entry, LINK if linked else barred)
+
+
+def _on_one_line(name: str) -> str:
+    return printable(name).replace("\n", "\\n")
 
 
 def _has_python(folder: Path) -> bool:
@@ -168,7 +178,7 @@ def _within(entry: Path, file: str | None) -> tuple[Path, str]:
         return entry, "" if entry.suffix == ".py" else "it is no Python file, NAME.py"
     if file is not None:
         return entry / file, ""  # where it is missing, its report says so
-    if (entry / "__init__.py").exists():
+    if _is_package(entry):
         return entry, ""
     if not _has_python(entry):
         return entry, NO_PYTHON

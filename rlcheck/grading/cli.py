@@ -122,22 +122,26 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    try:
-        with _without_workflow_commands(), _flushed():
-            app()
-    except OSError as error:  # what is full or broken is where this prints, too
-        with contextlib.suppress(OSError):
-            errors.print(f"the output cannot be written: {error.strerror}", style="red")
-        os._exit(EXIT_GRADER)
+    with _told_where_output_is_lost(), _without_workflow_commands():
+        app()
 
 
 @contextlib.contextmanager
-def _flushed() -> Iterator[None]:
-    """Have what is printed written before it is too late to say that it cannot be."""
+def _told_where_output_is_lost() -> Iterator[None]:
+    """Exit with 4 where what is printed cannot be written, as to a disk that is full."""
     try:
-        yield
-    finally:
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError:
+        try:
+            os.write(1, b"\n")
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                errors.print(f"the output cannot be written: {error.strerror}", style="red")
+            os._exit(EXIT_GRADER)
+        raise
 
 
 @contextlib.contextmanager
