@@ -609,6 +609,7 @@ def test_duration_of_the_last_macro_action_does_not_matter(semi_markov_return, w
 
 @law(wait=st.integers(1, 300), reward=st.sampled_from(REALS), gamma=discounts())
 @example(wait=1, reward=1.0, gamma=0.0)
+@example(wait=103, reward=1.0, gamma=0.001)  # 1e-309
 def test_waiting_discounts_by_the_steps_that_passed(semi_markov_return, wait, reward, gamma):
     """A reward after a wait of τ steps counts γ^τ times.
 

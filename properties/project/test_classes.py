@@ -143,21 +143,23 @@ def test_what_a_shell_s_pattern_finds_stops_nobody(folder: Path) -> None:
     (folder / "abel.py" / "anna.py").write_text(BAD.format("1.0"))
     found = submissions_in(sorted(map(str, folder.glob("[a-z]*.py"))))
     barred = {s.name: s.barred for s in found}
-    assert sorted(barred) == ["abel.py-anna", "anna", "hugo.py", "ivan"]
+    assert sorted(barred) == ["abel.py", "anna", "hugo.py", "ivan"]
     assert "without a Python file" in barred["hugo.py"]
     assert "it is a link" in barred["ivan"]
     assert next(s for s in found if s.name == "anna").path == folder / "anna.py"
+    everybody = submissions_in(sorted(map(str, folder.glob("[a-z]*"))))
+    assert {"abel.py", "boris", "carl", "package"} <= {s.name for s in everybody}
+    assert next(s for s in everybody if s.name == "abel.py").path == folder / "abel.py" / "anna.py"
 
 
 def test_a_folder_that_cannot_be_read_stops_nobody(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def entries(self: Path) -> Iterator[Path]:
-        if self.name == "carl":
-            raise PermissionError(13, "Permission denied", str(self))
-        return (self / name for name in os.listdir(self))
+    def unreadable(self: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "iterdir", entries)
+    (folder / "carl" / "solution.py").unlink()  # as it looks to who may not list the folder
+    monkeypatch.setattr(Path, "iterdir", unreadable)
     barred = {s.name: s.barred for s in submissions_in([str(e) for e in folder.glob("[a-c]*")])}
     assert "that can be read" in barred.pop("carl")
     assert set(barred.values()) == {""}

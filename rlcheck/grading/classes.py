@@ -70,22 +70,30 @@ def _is_package(folder: Path) -> bool:
 def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[Submission]:
     """The submissions that targets stand for, in the order of their names.
 
-    A folder that is no package holds one submission in each of its Python files, notebooks and
-    folders; in such a folder it is `file`, or the package, or the only Python file. What cannot be
-    graded of these is barred, so that it has a report, and stops nobody else's.
+    Several targets are a submission each; one folder that is no package holds one in each of its
+    Python files, notebooks and folders. Of a folder, it is `file`, or the package, or the only
+    Python file. What cannot be graded of these is barred, so that it has a report, and stops nobody
+    else's.
 
     Raises:
         ValueError: a target does not exist, or a folder holds nothing to grade.
     """
-    found = [s for target in targets for s in _found(Path(target), file, len(targets) > 1)]
+    entries = [Path(target) for target in targets]
+    for entry in entries:
+        if not entry.exists() and not entry.is_symlink():
+            raise ValueError(f"{entry}: there is no such file or folder")
+    if len(targets) == 1 and is_class(targets):
+        entries = list(filter(_may_be_graded, _entries(entries[0])))
+        if not any(entry.suffix == ".py" or _has_python(entry) for entry in entries):
+            raise ValueError(f"{targets[0]}: the folder holds no submission that can be read")
+    found = [_submission(entry, *_within(entry, file)) for entry in entries]
     named = sorted(_told_apart(_called_by_folder(found)), key=lambda submission: submission.name)
     return list(_hidden_from_each_other(named))
 
 
 def left_out(targets: Sequence[str]) -> list[str]:
-    """What lies in the folders of a class and is no submission, but for hidden files."""
-    folders = (Path(target) for target in targets if is_class([target]) and Path(target).is_dir())
-    entries = (entry for folder in folders for entry in _entries(folder))
+    """What lies in the folder of a class and is no submission, but for hidden files."""
+    entries = _entries(Path(targets[0])) if len(targets) == 1 and is_class(targets) else []
     return [printable(str(entry)) for entry in entries if not _may_be_graded(entry)]
 
 
@@ -129,22 +137,6 @@ def _same_file(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _found(path: Path, file: str | None, one_of_many: bool) -> Iterator[Submission]:
-    if not path.exists() and not (one_of_many and path.is_symlink()):
-        raise ValueError(f"{path}: there is no such file or folder")
-    if not is_class([str(path)]):
-        yield _submission(path, path.stem, path)
-        return
-    entries = list(filter(_may_be_graded, _entries(path)))
-    if not any(entry.suffix == ".py" or _has_python(entry) for entry in entries):
-        if not one_of_many:
-            raise ValueError(f"{path}: the folder holds no submission that can be read")
-        yield _submission(path, path.name, path, NO_PYTHON)
-    for entry in entries:
-        name = entry.name if entry.is_dir() else entry.stem
-        yield _submission(entry, name, *_within(entry, file))
-
-
 def _entries(folder: Path) -> list[Path]:
     """What lies in a folder and is not hidden; nothing where it cannot be read."""
     with contextlib.suppress(OSError):
@@ -157,8 +149,9 @@ def _may_be_graded(entry: Path) -> bool:
     return entry.suffix.lower() in (".py", ".ipynb") or entry.is_dir() or entry.is_symlink()
 
 
-def _submission(entry: Path, name: str, path: Path, barred: str = "") -> Submission:
+def _submission(entry: Path, path: Path, barred: str) -> Submission:
     """What an entry of a class holds; a link would be graded on somebody else's work."""
+    name = entry.name if entry.is_dir() else entry.stem
     within = (path, *path.parents)[: len(path.parts) - len(entry.parent.parts)]
     linked = any(part.is_symlink() for part in within)
     return Submission(_on_one_line(name), path, entry, LINK if linked else barred)
