@@ -120,6 +120,25 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(wrong: Path) -> 
     assert wrong.read_text() == WRONG
 
 
+def test_a_report_goes_into_no_other_file_and_no_pipe(wrong: Path, tmp_path: Path) -> None:
+    """Where a hand-in's folder holds a pipe, or a second name of somebody's work."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    shown = rlcheck("grade", str(wrong), "--report", f"csv={tmp_path / 'pipe.csv'}")
+    assert (shown.exit_code, "it is there, and no file" in shown.output) == (2, True)
+    victim = tmp_path / "victim.py"
+    victim.write_text(WRONG)
+    os.link(victim, tmp_path / "report.csv")
+    rlcheck("grade", str(wrong), "--examples", "2", "--report", f"csv={tmp_path / 'report.csv'}")
+    assert victim.read_text() == WRONG
+    assert (tmp_path / "report.csv").read_text().startswith("target,")
+    assert not list(tmp_path.glob("*.unfinished"))
+    command = [sys.executable, "-m", "rlcheck.grading.cli", "grade", str(wrong), "--examples", "2"]
+    command += ["--report", "csv=/dev/stdout"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.stdout.count("target,function,law,") == 1
+    assert "returns::discounted_return_refuses," in said.stdout
+
+
 def test_no_answer_is_a_workflow_command_or_turns_the_text_around(tmp_path: Path) -> None:
     path = tmp_path / "tells.py"
     path.write_text(

@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import stat
-import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from rlcheck.grading.grade import grade
 from rlcheck.grading.report import EXIT_GRADER, Report, from_json, to_json
 from rlcheck.grading.seal import seal, secret
 from rlcheck.grading.wire import printable
+from rlcheck.grading.writing import write_whole
 
 __all__ = [
     "LINK",
@@ -373,17 +373,8 @@ def _sealed(key: str, report: Report) -> str:
 
 
 def _keep(path: Path, key: str, report: Report) -> None:
-    """Write a report whole or not at all, and through nobody's link."""
     report.digest = _sealed(key, report)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".unfinished", delete=False) as made:
-        try:
-            made.write(to_json(report))
-            made.flush()
-            os.chmod(made.name, 0o644)
-            os.replace(made.name, path)
-        except OSError:
-            os.unlink(made.name)
-            raise
+    write_whole(path, to_json(report))
 
 
 def summarised(reports: Mapping[str, Report]) -> ClassReport:

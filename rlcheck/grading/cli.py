@@ -58,6 +58,7 @@ from rlcheck.grading.terminal import (
     print_report,
 )
 from rlcheck.grading.wire import printable
+from rlcheck.grading.writing import DEVICES, write_whole
 from rlcheck.mistakes import mistakes_of
 from rlcheck.subjects import subject, subjects
 
@@ -113,7 +114,9 @@ def main() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     own = cache / "rlcheck" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(own))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as Ctrl-C does, with a report
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) != signal.SIG_IGN:  # as under nohup
+            signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does, with a report
     for number in range(3):  # a closed one would be taken for the next thing that is opened
         with contextlib.suppress(OSError):
             os.fstat(number)
@@ -484,8 +487,10 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
         whose = "of a class, " if kinds == CLASS_KINDS else ""
         _usage(f"--report {text}: KIND=PATH is due, with KIND {whose}one of {', '.join(kinds)}")
     path = Path(name).expanduser()
-    if path.is_symlink() and path.parent not in (Path("/dev"), Path("/dev/fd")):
+    if path.is_symlink() and path.parent not in DEVICES:
         _usage(f"--report {text}: that is a link; name what it leads to")
+    if path.exists() and not path.is_file() and path.parent not in DEVICES:
+        _usage(f"--report {text}: it is there, and no file")
     try:
         if path.exists() and Path(target).exists() and path.samefile(target):
             _usage(f"--report {text}: that is the file to grade")
@@ -558,7 +563,7 @@ def _grade_class(
 def _write(path: Path, rendered: Callable[[], bytes]) -> bool:
     """Write a report; one that fails must not take the others with it."""
     try:
-        path.write_bytes(rendered())
+        write_whole(path, rendered())
     except OSError as error:
         errors.print(f"the report {path} cannot be written: {error.strerror}", style="red")
         return False
@@ -575,7 +580,8 @@ def _foretell(target: str, seed: int, outputs: list[tuple[str, Path]], lang: str
     unknown: dict[str, Any] = {"isolation": "", "score": 0, "max_score": 0, "functions": {}}
     result = Report(target=printable(target), seed=seed, laws=[], fault=fault, **unknown)
     for kind, path in outputs:
-        _write(path, functools.partial(render, kind, result, lang=lang))
+        if path.parent not in DEVICES:
+            _write(path, functools.partial(render, kind, result, lang=lang))
 
 
 def _finish(result: Report, outputs: list[tuple[str, Path]], lang: str, every_card: bool) -> None:

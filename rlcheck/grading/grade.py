@@ -425,14 +425,16 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
     ]
 
 
-def _unearned(verdicts: list[Verdict], judged: list[Verdict]) -> list[Verdict]:
-    """The laws among `verdicts` that hold, if nothing holds that asks for mathematics."""
-    held = [verdict for verdict in judged if verdict.holds]
-    if len(held) == len(judged):
-        return []
-    if any(not is_kept_without_mathematics(verdict.law) for verdict in held):
-        return []
-    return [verdict for verdict in verdicts if verdict.holds]
+def _unearned(verdicts: list[Verdict], judged: list[Verdict]) -> Iterator[Verdict]:
+    """Those of the verdicts that hold, though nothing holds that asks for mathematics.
+
+    Values and gradients are looked at apart. Where all of them hold, there is nothing to ask.
+    """
+    for of_gradients in (False, True):
+        alike = [v for v in judged if v.law.of_gradients == of_gradients]
+        held = [verdict for verdict in alike if verdict.holds]
+        if held != alike and all(is_kept_without_mathematics(v.law) for v in held):
+            yield from (verdict for verdict in verdicts if verdict in held)
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:

@@ -97,7 +97,7 @@ class Law:
         return inspect.cleandoc(self.body.__doc__ or "").partition("\n\n")[2]
 
 
-@dataclass
+@dataclass(eq=False)
 class Verdict:
     """What running one law against one implementation showed."""
 

@@ -78,6 +78,8 @@ def _hide(law: LawReport) -> None:
     """Leave the name, the verdict, the points and the hint."""
     _strip(law)
     law.sentence, law.equation, law.message, law.replay = law.hint, "", "", ""
+    if law.status in ("raised", "timed_out", "crashed"):  # a submission could choose it
+        law.status = "failed"
     law.seconds, law.examples = 0.0, 0  # how far it got tells of its input, too
 
 

@@ -8,7 +8,7 @@ than a submission without mathematics does, and nothing else.
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from rlcheck.grading.laws import Law, run
 from rlcheck.grading.tensors import as_tensor
 from rlcheck.grading.wire import plain
 
+Number: TypeAlias = float | Callable[[int], float]  # or what it is in a row of so many
 __all__ = ["is_kept_without_mathematics", "stand_ins"]
 
 CONSTANTS = (0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan)
+TEXT = "missing policy versions"  # which the contract asks for by its words
 EXAMPLES = 30
 SEED = 0
 
@@ -43,21 +45,34 @@ def _transports(law: Law) -> Iterator[InProcess]:
 
 
 def stand_ins(reference: Callable[..., Any], parameters: int) -> Iterator[Callable[..., Any]]:
-    """Functions that give one number for every call, or one of the arguments back."""
-    for constant in CONSTANTS:
-        yield functools.partial(_constant, reference, constant)
+    """Functions that give one answer for every call, or one of the arguments back.
+
+    The answer is a number in all places, or as likely or as unlikely everywhere along a row: 1/n
+    or −log n.
+    """
+    for number in (*CONSTANTS, _uniform, _log_uniform):
+        yield functools.partial(_constant, reference, number)
     for place in range(parameters):
         yield functools.partial(_echo, reference, place)
 
 
-def _constant(reference: Callable[..., Any], constant: float, /, *args: Any, **kwargs: Any) -> Any:
-    return _filled(plain(reference(*args, **kwargs)), constant)
+def _constant(reference: Callable[..., Any], number: Number, /, *args: Any, **kwargs: Any) -> Any:
+    given = [*args, *kwargs.values()]
+    return _filled(plain(reference(*args, **kwargs)), number, given)
 
 
 def _echo(reference: Callable[..., Any], place: int, /, *args: Any, **kwargs: Any) -> Any:
     reference(*args, **kwargs)  # which refuses what must be refused
     given = [*args, *kwargs.values()]
     return given[place] if place < len(given) else None
+
+
+def _uniform(row: int) -> float:
+    return 1.0 / row
+
+
+def _log_uniform(row: int) -> float:
+    return -math.log(row)
 
 
 def _in_tensors(stand_in: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,17 +87,22 @@ def _in_tensors(stand_in: Callable[..., Any]) -> Callable[..., Any]:
     return answering
 
 
-def _filled(answer: Any, constant: float) -> Any:
-    """An answer of the same form, with one number in all places, and no text."""
+def _filled(answer: Any, number: Number, given: list[Any]) -> Any:
+    """An answer of the same form, with one number in all places, and no text that was not given."""
     if isinstance(answer, dict):
-        return {key: _filled(value, constant) for key, value in answer.items()}
+        return {key: _filled(value, number, given) for key, value in answer.items()}
     if isinstance(answer, list):
-        return [_filled(entry, constant) for entry in answer if not isinstance(entry, str)]
+        if all(isinstance(entry, str) for entry in answer):
+            return [TEXT] if number == 1.0 else []
+        return [_filled(entry, number, given) for entry in answer]
     if isinstance(answer, np.ndarray):
+        row = answer.shape[-1] if answer.ndim else 1
+        constant = number(row or 1) if callable(number) else number
         whole = answer.dtype.kind in "biu" and not math.isfinite(constant)
         return np.full(answer.shape, 0 if whole else constant, answer.dtype)
-    if isinstance(answer, float):
-        return constant
-    if isinstance(answer, bool | int):
-        return type(answer)(constant) if math.isfinite(constant) else type(answer)(0)
-    return "" if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        return answer if answer in [text for text in given if isinstance(text, str)] else ""
+    if not isinstance(answer, bool | int | float):
+        return answer
+    constant = number(1) if callable(number) else number
+    return type(answer)(constant if isinstance(answer, float) or math.isfinite(constant) else 0)
