@@ -24,7 +24,8 @@ from rlcheck.grading.laws import law
 from rlcheck.logprobs import stable_log_softmax
 
 from . import precise
-from .strategies import forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import forms, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 ALL = ("temperature", "top_k", "top_p")
@@ -351,7 +352,7 @@ def test_decoding_reads_any_array_and_leaves_it_alone(
     assert_untouched(decoding_distribution_with_order, form(whole), **settings)
 
 
-@law(bad=refusals(REFUSALS["decoding_distribution_with_order"]))
+@law_of_refusals(REFUSALS["decoding_distribution_with_order"])
 def test_decoding_refuses(decoding_distribution_with_order, bad):
     """Logits without a softmax, settings out of range, unknown and repeated names are refused."""
     assert_refuses(decoding_distribution_with_order, *bad.args, **bad.kwargs)
@@ -475,7 +476,7 @@ def test_behavior_logprob_reads_any_array_and_leaves_it_alone(
     assert_close(behavior_logprob(distribution, integer(token)), truth, terms=1.0 + abs(truth))
 
 
-@law(bad=refusals(REFUSALS["behavior_logprob"]))
+@law_of_refusals(REFUSALS["behavior_logprob"])
 def test_behavior_logprob_refuses(behavior_logprob, bad):
     """A token outside the distribution, and what is no distribution, are refused."""
     assert_refuses(behavior_logprob, *bad.args, **bad.kwargs)

@@ -26,7 +26,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import BOOLEANS, FORMS, evenly, forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import BOOLEANS, FORMS, evenly, forms, steps, whole_numbers
 
 NAN, INF = math.nan, math.inf
 
@@ -249,7 +250,7 @@ def test_informative_group_probability_takes_any_number(
     assert_untouched(informative_group_probability, np.array(k / 8), np.array(group_size))
 
 
-@law(bad=refusals(REFUSALS["informative_group_probability"]))
+@law_of_refusals(REFUSALS["informative_group_probability"])
 def test_informative_group_probability_refuses(informative_group_probability, bad):
     """p lies in [0, 1], and a group has at least one rollout, a whole number of them."""
     assert_refuses(informative_group_probability, *bad.args, **bad.kwargs)
@@ -676,7 +677,7 @@ def test_group_advantages_read_any_array_and_leave_it_alone(
     assert_untouched(group_advantages, *args, valid=flags([i > 0 for i in range(len(rewards))]))
 
 
-@law(bad=refusals(REFUSALS["group_advantages"]))
+@law_of_refusals(REFUSALS["group_advantages"])
 def test_group_advantages_refuse(group_advantages, bad):
     """Valid rewards are finite, ids are numbers or texts, and options are in their range."""
     assert_refuses(group_advantages, *bad.args, **bad.kwargs)
@@ -821,7 +822,7 @@ def test_leave_one_out_reads_any_array_and_leaves_it_alone(
     assert_untouched(leave_one_out_advantages, *args)
 
 
-@law(bad=refusals(REFUSALS["leave_one_out_advantages"]))
+@law_of_refusals(REFUSALS["leave_one_out_advantages"])
 def test_leave_one_out_refuses(leave_one_out_advantages, bad):
     """Rewards are finite, ids are numbers or texts, and nobody is alone in a group."""
     assert_refuses(leave_one_out_advantages, *bad.args, **bad.kwargs)

@@ -25,7 +25,8 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
-from .strategies import REALS, forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import REALS, forms, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -275,7 +276,7 @@ def test_log_softmax_reads_any_array_and_leaves_it_alone(stable_log_softmax, row
     assert_untouched(stable_log_softmax, form([row, row]))
 
 
-@law(bad=refusals(REFUSALS["stable_log_softmax"]))
+@law_of_refusals(REFUSALS["stable_log_softmax"])
 def test_log_softmax_refuses(stable_log_softmax, bad):
     """NaN, +inf, a row without a finite logit, and an axis that is not there are refused."""
     assert_refuses(stable_log_softmax, *bad.args, **bad.kwargs)
@@ -461,7 +462,7 @@ def test_causal_logprobs_read_any_array_and_leave_it_alone(
     assert_close(selected, truth, terms=1.0 + np.abs(truth))
 
 
-@law(bad=refusals(REFUSALS["causal_response_logprobs"]))
+@law_of_refusals(REFUSALS["causal_response_logprobs"])
 def test_causal_logprobs_refuse(causal_response_logprobs, bad):
     """A mask on the first token, and under the mask unknown ids and broken rows, are refused."""
     assert_refuses(causal_response_logprobs, *bad.args, **bad.kwargs)
@@ -622,7 +623,7 @@ def test_metrics_read_any_array_and_leave_it_alone(masked_sequence_metrics, whol
         assert_close(answer, expected, terms=(1.0 + total(row)) * (1.0 + np.abs(expected)))
 
 
-@law(bad=refusals(REFUSALS["masked_sequence_metrics"]))
+@law_of_refusals(REFUSALS["masked_sequence_metrics"])
 def test_metrics_refuse(masked_sequence_metrics, bad):
     """NaN and +inf under the mask, a mask of another shape, and flags but 0 and 1 are refused."""
     assert_refuses(masked_sequence_metrics, *bad.args, **bad.kwargs)
@@ -808,7 +809,7 @@ def test_sequence_ratio_reads_any_array_and_leaves_it_alone(
     assert_close(sequence_logprob_ratio(form(new), form(old), mask), truth, terms=scale)
 
 
-@law(bad=refusals(REFUSALS["sequence_logprob_ratio"]))
+@law_of_refusals(REFUSALS["sequence_logprob_ratio"])
 def test_sequence_ratio_refuses(sequence_logprob_ratio, bad):
     """Other shapes, NaN, and tokens that the old policy cannot have sampled are refused."""
     assert_refuses(sequence_logprob_ratio, *bad.args, **bad.kwargs)

@@ -23,7 +23,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import FORMS, reals, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import FORMS, reals, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -289,7 +290,7 @@ def test_cql_takes_numbers_of_every_kind(cql_discrete_penalty, q, action):
     assert_close(cql_discrete_penalty(q_values, actions), expected, terms=8.0)
 
 
-@law(bad=refusals(REFUSALS["cql_discrete_penalty"]))
+@law_of_refusals(REFUSALS["cql_discrete_penalty"])
 def test_cql_discrete_penalty_refuses(cql_discrete_penalty, bad):
     """Values are finite, and each state has one action of its own in [0, A)."""
     assert_refuses(cql_discrete_penalty, *bad.args, **bad.kwargs)
@@ -423,7 +424,7 @@ def test_expectile_loss_takes_numbers_of_every_kind(expectile_loss, form, reduct
     assert_close(got, expected, terms=expected)
 
 
-@law(bad=refusals(REFUSALS["expectile_loss"]))
+@law_of_refusals(REFUSALS["expectile_loss"])
 def test_expectile_loss_refuses(expectile_loss, bad):
     """Differences are finite, τ lies strictly between 0 and 1, a mean needs an entry."""
     assert_refuses(expectile_loss, *bad.args, **bad.kwargs)
@@ -547,7 +548,7 @@ def test_iql_weights_take_numbers_of_every_kind(iql_advantage_weights, form):
     assert_close(iql_advantage_weights(advantages, 0.5, 7.0), expected, terms=4 * expected)
 
 
-@law(bad=refusals(REFUSALS["iql_advantage_weights"]))
+@law_of_refusals(REFUSALS["iql_advantage_weights"])
 def test_iql_advantage_weights_refuse(iql_advantage_weights, bad):
     """Advantages are finite, β is not negative, and the maximum is positive."""
     assert_refuses(iql_advantage_weights, *bad.args, **bad.kwargs)
@@ -659,7 +660,7 @@ def test_support_takes_numbers_of_every_kind(behavior_support_mask, form):
     assert_same(behavior_support_mask(probabilities, 0.25), expected)
 
 
-@law(bad=refusals(REFUSALS["behavior_support_mask"]))
+@law_of_refusals(REFUSALS["behavior_support_mask"])
 def test_behavior_support_mask_refuses(behavior_support_mask, bad):
     """Probabilities are finite and not negative, some action of each row has one above 0."""
     assert_refuses(behavior_support_mask, *bad.args, **bad.kwargs)

@@ -26,7 +26,8 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
-from .strategies import REALS, forms, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import REALS, forms, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -476,7 +477,7 @@ def test_ratios_are_read_from_numbers_of_every_kind(importance_ratios, given, le
     assert_close(importance_ratios(*given, level=level), expected, terms=expected, factor=8.0)
 
 
-@law(bad=refusals(REFUSALS["importance_ratios"]))
+@law_of_refusals(REFUSALS["importance_ratios"])
 def test_importance_ratios_refuse(importance_ratios, bad):
     """Other shapes, unknown levels, NaN, and tokens that the old policy never takes are refused."""
     assert_refuses(importance_ratios, *bad.args, **bad.kwargs)
@@ -730,7 +731,7 @@ def test_clipped_terms_take_numbers_of_every_kind(clipped_policy_terms, given, d
     assert_close(clipped_policy_terms(*given, **options), expected, terms=8.0)
 
 
-@law(bad=refusals(REFUSALS["clipped_policy_terms"]))
+@law_of_refusals(REFUSALS["clipped_policy_terms"])
 def test_clipped_policy_terms_refuse(clipped_policy_terms, bad):
     """Negative ratios, advantages of another shape, and clips out of range are refused."""
     assert_refuses(clipped_policy_terms, *bad.args, **bad.kwargs)
@@ -1008,7 +1009,7 @@ def test_losses_are_read_from_numbers_of_every_kind(aggregate_token_losses, give
     assert_close(got, expected, terms=4.0)
 
 
-@law(bad=refusals(REFUSALS["aggregate_token_losses"]))
+@law_of_refusals(REFUSALS["aggregate_token_losses"])
 def test_aggregate_token_losses_refuses(aggregate_token_losses, bad):
     """Losses under the mask are finite, modes are four, and one of them takes a max_length."""
     assert_refuses(aggregate_token_losses, *bad.args, **bad.kwargs)

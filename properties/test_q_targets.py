@@ -20,7 +20,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import DISCOUNTS, REALS, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import DISCOUNTS, REALS, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -323,7 +324,7 @@ def test_dqn_takes_numbers_of_every_kind(dqn_targets, rewards, ends, q):
     assert_close(dqn_targets(rewards, ends, q, 0.25), [4.0, -2.0, 0.25], terms=4.0)
 
 
-@law(bad=refusals(REFUSALS["dqn_targets"]))
+@law_of_refusals(REFUSALS["dqn_targets"])
 def test_dqn_targets_refuse(dqn_targets, bad):
     """Next values are finite unless terminal, shapes fit, flags are 0 or 1, γ lies in [0, 1]."""
     assert_refuses(dqn_targets, *bad.args, **bad.kwargs)
@@ -443,7 +444,7 @@ def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, rewards, end
     assert_close(got, [4.25, -2.0, 1.0], terms=4.0)
 
 
-@law(bad=refusals(REFUSALS["double_dqn_targets"]))
+@law_of_refusals(REFUSALS["double_dqn_targets"])
 def test_double_dqn_targets_refuse(double_dqn_targets, bad):
     """Both tables are [N, A] and finite unless terminal, flags are 0 or 1, γ lies in [0, 1]."""
     assert_refuses(double_dqn_targets, *bad.args, **bad.kwargs)
@@ -559,7 +560,7 @@ def test_fqe_takes_numbers_of_every_kind(fqe_targets, rewards, ends, q, policy):
     assert_close(got, [4.0, -2.0, 0.25], terms=4.0)
 
 
-@law(bad=refusals(REFUSALS["fqe_targets"]))
+@law_of_refusals(REFUSALS["fqe_targets"])
 def test_fqe_targets_refuse(fqe_targets, bad):
     """Policy rows are distributions, next values finite unless terminal, γ lies in [0, 1]."""
     assert_refuses(fqe_targets, *bad.args, **bad.kwargs)

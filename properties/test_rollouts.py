@@ -22,7 +22,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import digits, evenly, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import digits, evenly, steps
 
 ABSENT = "(absent)"  # in place of a value: the field is deleted
 
@@ -527,7 +528,7 @@ def test_stop_reasons_are_a_collection_without_order(classify_stop_event, stop, 
     assert_same(list(got), [stop.reason, *stop.flags])
 
 
-@law(bad=refusals(REFUSALS["classify_stop_event"]))
+@law_of_refusals(REFUSALS["classify_stop_event"])
 def test_classify_stop_event_refuses(classify_stop_event, bad):
     """Which reasons terminate and which truncate is for the caller to say, every time."""
     assert_refuses(classify_stop_event, *bad.args, **bad.kwargs)
@@ -922,7 +923,7 @@ def test_one_refusal_names_every_bad_row(validate_rollout_batch, drawn, faults):
         raise Mismatch("the refusal does not name every bad row", expected=due, got=text)
 
 
-@law(bad=refusals(REFUSALS["validate_rollout_batch"]))
+@law_of_refusals(REFUSALS["validate_rollout_batch"])
 def test_validate_rollout_batch_refuses(validate_rollout_batch, bad):
     """Every field is there, fits the mask, and holds under the mask what it must."""
     assert_refuses(validate_rollout_batch, *bad.args, **bad.kwargs)
