@@ -59,6 +59,16 @@ def evenly(size: int) -> st.SearchStrategy[int]:
     return st.integers(away, away + size - 1).map(lambda code: code - away)
 
 
+def near(*numbers: float) -> st.SearchStrategy[float]:
+    """One of the numbers, or one of a million between it and its half."""
+
+    def decode(code: int) -> float:
+        index, part = digits(code, len(numbers), 2**20)
+        return numbers[index] * (1.0 - part / 2**21)
+
+    return evenly(len(numbers) * 2**20).map(decode)
+
+
 def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:
     """Lists of ordinary real numbers."""
     return steps(REALS.__getitem__, 256, min_size=min_size, max_size=max_size)

@@ -26,7 +26,7 @@ from rlcheck.grading.laws import law
 
 from . import precise
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, forms, steps, whole_numbers
+from .strategies import REALS, forms, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -429,10 +429,17 @@ def test_all_continuations_together_are_certain(causal_response_logprobs, condit
     assert_close(np.exp(selected.sum(axis=1)).sum(), 1.0, terms=8 * 5.0)
 
 
-@law(batch=st.integers(0, 3), length=st.integers(1, 3), width=st.integers(1, 3))
-def test_scores_have_one_column_less_than_the_ids(causal_response_logprobs, batch, length, width):
+@law(
+    batch=st.integers(0, 3),
+    length=st.integers(1, 3),
+    width=st.integers(1, 3),
+    level=st.sampled_from(REALS),
+)
+def test_scores_have_one_column_less_than_the_ids(
+    causal_response_logprobs, batch, length, width, level
+):
     """B sequences of L tokens have [B, L−1] scores; a lone token has none, nor has no sequence."""
-    logits = np.zeros((batch, length, width))
+    logits = np.full((batch, length, width), level)
     ids = np.zeros((batch, length), dtype=np.int64)
     got = causal_response_logprobs(logits, ids, ids)
     selected, shifted = record(got, "selected", "shifted_mask")
@@ -583,7 +590,7 @@ def test_a_repeated_sequence_is_equally_perplexing(masked_sequence_metrics, batc
     assert_close(perplexity, truth.perplexity, terms=truth.perplexity * scale)
 
 
-@law(rows=st.integers(0, 3), length=st.integers(0, 4), junk=st.sampled_from(JUNK))
+@law(rows=st.integers(0, 3), length=st.integers(0, 4), junk=near(*JUNK))
 @example(rows=1, length=2, junk=-1.0)  # huggingface/trl#3248, verl-project/verl#782
 def test_without_tokens_there_is_no_perplexity(masked_sequence_metrics, rows, length, junk):
     """A row without tokens has count 0, sum 0 and perplexity NaN, without a warning."""
@@ -754,7 +761,7 @@ def test_every_sequence_has_a_ratio_of_its_own(sequence_logprob_ratio, batch, bl
     assert_close(alone, batch.ratios[0], terms=batch.ratios[0], factor=batch.sizes[0])
 
 
-@law(rows=st.integers(0, 3), length=st.integers(0, 3), junk=st.sampled_from(JUNK))
+@law(rows=st.integers(0, 3), length=st.integers(0, 3), junk=near(*JUNK))
 def test_no_tokens_leave_the_ratio_at_one(sequence_logprob_ratio, rows, length, junk):
     """Without active tokens the ratio is 1; without a mask all tokens are active."""
     values, mask = np.full((rows, length), junk), np.zeros((rows, length))

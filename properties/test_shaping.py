@@ -24,7 +24,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, WHOLE, discounts, forms, steps
+from .strategies import REALS, WHOLE, discounts, forms, near, steps
 
 NAN, INF = float("nan"), float("inf")
 
@@ -117,7 +117,7 @@ def paths() -> st.SearchStrategy[Path]:
 def extreme_paths() -> st.SearchStrategy[Path]:
     """Single steps whose three terms are huge and of one sign."""
     signs = st.sampled_from([1.0, -1.0])
-    return st.tuples(*[st.sampled_from(HUGE)] * 3, signs).map(
+    return st.tuples(*[near(*HUGE)] * 3, signs).map(
         lambda drawn: Path([drawn[3] * drawn[0]], [-drawn[3] * drawn[1], drawn[3] * drawn[2]], 1.0)
     )
 
