@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from .strategies import Refusal
+from .refusals import Refusal
 
 
 class Answer(NamedTuple):

@@ -7,11 +7,11 @@ which is why lengths are not drawn first.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
+from hypothesis import example
 from hypothesis import strategies as st
 
 S = TypeVar("S")
@@ -59,32 +59,31 @@ def evenly(size: int) -> st.SearchStrategy[int]:
     return st.integers(away, away + size - 1).map(lambda code: code - away)
 
 
+def near(*numbers: float) -> st.SearchStrategy[float]:
+    """One of the numbers, or one of a million between it and its half."""
+
+    def decode(code: int) -> float:
+        index, part = digits(code, len(numbers), 2**20)
+        return numbers[index] * (1.0 - part / 2**21)
+
+    return evenly(len(numbers) * 2**20).map(decode)
+
+
 def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:
     """Lists of ordinary real numbers."""
     return steps(REALS.__getitem__, 256, min_size=min_size, max_size=max_size)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A call that must be refused, and what rlcheck's own refusal says about it."""
+def examples(cases: Iterable[dict[str, Any]]) -> Callable[[Callable[..., None]], Any]:
+    """As many explicit examples of a law, tried in this order."""
+    last_first = list(cases)[::-1]  # what is declared last is tried first
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    says: str
+    def declare(body: Callable[..., None]) -> Any:
+        for case in last_first:
+            body = example(**case)(body)
+        return body
 
-
-def refuse(*args: Any, says: str, **kwargs: Any) -> Refusal:
-    """A call that must be refused.
-
-    A law draws it, and any ValueError or TypeError satisfies the law; of the reference it is
-    also tested that the text of its error contains `says`.
-    """
-    return Refusal(args, kwargs, says)
-
-
-def refusals(cases: Sequence[Refusal]) -> st.SearchStrategy[Refusal]:
-    """Each of the cases."""
-    return st.sampled_from(cases)
+    return declare
 
 
 def _array_of(dtype: type) -> Callable[[list[Any]], Any]:

@@ -24,20 +24,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import (
-    BOOLEANS,
-    DISCOUNTS,
-    FORMS,
-    REALS,
-    WHOLE,
-    Refusal,
-    discounts,
-    evenly,
-    forms,
-    refusals,
-    refuse,
-    steps,
-)
+from .refusals import Refusal, law_of_refusals, refuse
+from .strategies import BOOLEANS, DISCOUNTS, FORMS, REALS, WHOLE, discounts, evenly, forms, steps
 
 NAN, INF = float("nan"), float("inf")
 
@@ -588,7 +576,7 @@ def test_advantages_read_any_array_and_leave_it_alone(
     assert_advantages(given.ask(generalized_advantages, form), *[stream] * (1 + twice), shape=shape)
 
 
-@law(bad=refusals(REFUSALS["generalized_advantages"]))
+@law_of_refusals(REFUSALS["generalized_advantages"])
 def test_generalized_advantages_refuse(generalized_advantages, bad):
     """Shapes agree, all that counts is finite, flags are 0 or 1, and γ and λ lie in [0, 1]."""
     assert_refuses(generalized_advantages, *bad.args, **bad.kwargs)
@@ -770,7 +758,7 @@ def test_lambda_returns_read_any_array_and_leave_it_alone(lambda_returns, rows, 
     assert_lambda_returns(given.ask(lambda_returns, form), *[stream] * (1 + twice), shape=shape)
 
 
-@law(bad=refusals(REFUSALS["lambda_returns"]))
+@law_of_refusals(REFUSALS["lambda_returns"])
 def test_lambda_returns_refuse(lambda_returns, bad):
     """Shapes agree, all that counts is finite, flags are 0 or 1, and γ and λ lie in [0, 1]."""
     assert_refuses(lambda_returns, *bad.args, **bad.kwargs)
@@ -1108,7 +1096,7 @@ def test_masked_advantages_read_any_array_and_leave_it_alone(
     assert_token_advantages(got, *[row] * (1 + twice), shape=shape)
 
 
-@law(bad=refusals(REFUSALS["masked_advantages"]))
+@law_of_refusals(REFUSALS["masked_advantages"])
 def test_masked_advantages_refuse(masked_advantages, bad):
     """Rewards are finite everywhere, values under the mask; flags are 0 or 1, γ and λ in [0, 1]."""
     assert_refuses(masked_advantages, *bad.args, **bad.kwargs)

@@ -24,7 +24,8 @@ from rlcheck.grading.laws import law
 from rlcheck.logprobs import stable_log_softmax
 
 from . import precise
-from .strategies import forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import forms, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 ALL = ("temperature", "top_k", "top_p")
@@ -259,7 +260,7 @@ def test_ties_with_the_kth_token_stay(decoding_distribution_with_order, ties, lo
 @law(
     size=st.integers(1, 8),
     kept=st.integers(1, 8),
-    level=st.sampled_from([0.0, 1.0, -1e8]),
+    level=near(0.0, 1.0, -1e8),
 )
 @example(size=4, kept=2, level=0.0)
 def test_of_equal_tokens_top_p_keeps_the_first(decoding_distribution_with_order, size, kept, level):
@@ -351,7 +352,7 @@ def test_decoding_reads_any_array_and_leaves_it_alone(
     assert_untouched(decoding_distribution_with_order, form(whole), **settings)
 
 
-@law(bad=refusals(REFUSALS["decoding_distribution_with_order"]))
+@law_of_refusals(REFUSALS["decoding_distribution_with_order"])
 def test_decoding_refuses(decoding_distribution_with_order, bad):
     """Logits without a softmax, settings out of range, unknown and repeated names are refused."""
     assert_refuses(decoding_distribution_with_order, *bad.args, **bad.kwargs)
@@ -448,10 +449,7 @@ def test_logprobs_of_independent_tokens_add_up(behavior_logprob, first, second, 
     assert_close(behavior_logprob(joint, place), truth, terms=2.0 + 2 * abs(truth))
 
 
-@law(
-    token=st.integers(0, 2),
-    error=st.sampled_from([0.0, 5e-7, -5e-7, 5e-5, -5e-5]),
-)
+@law(token=st.integers(0, 2), error=near(0.0, 5e-7, -5e-7, 5e-5, -5e-5))
 def test_sums_that_rounding_has_moved_are_accepted(behavior_logprob, token, error):
     """A sum may miss 1 by 1e-6, and by 1e-4 in float32."""
     chances_ = np.array([0.5, 0.25, 0.25 + error], np.float32 if abs(error) > 1e-6 else np.float64)
@@ -475,7 +473,7 @@ def test_behavior_logprob_reads_any_array_and_leaves_it_alone(
     assert_close(behavior_logprob(distribution, integer(token)), truth, terms=1.0 + abs(truth))
 
 
-@law(bad=refusals(REFUSALS["behavior_logprob"]))
+@law_of_refusals(REFUSALS["behavior_logprob"])
 def test_behavior_logprob_refuses(behavior_logprob, bad):
     """A token outside the distribution, and what is no distribution, are refused."""
     assert_refuses(behavior_logprob, *bad.args, **bad.kwargs)

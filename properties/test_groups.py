@@ -26,7 +26,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import BOOLEANS, FORMS, evenly, forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import BOOLEANS, FORMS, evenly, forms, near, steps, whole_numbers
 
 NAN, INF = math.nan, math.inf
 
@@ -105,18 +106,20 @@ ROUGH = (0.1, 0.9, 1 / 3, 0.7, 0.999, 1e-3, 0.05)
 RARE = (1e-8, 1e-9, 1e-12, 1e-16, 1e-20, 1e-100, 1e-300, 2**-52)
 SURE = (1.0 - 1e-8, 1.0 - 1e-12, 1.0 - 1e-16, 1.0 - 2**-52)
 ENDS = (0.0, 1.0)
+PARTS = 2**20  # of which a probability is made
 SMALL_GROUPS = (2, 1, 3, 4, 5, 6, 7, 8, 16, 31)
 LARGE_GROUPS = (64, 1000, 10**6)
 
 
 def success_probabilities() -> st.SearchStrategy[float]:
     """Ordinary, rare and almost sure successes, and both ends."""
-    return st.sampled_from((*ORDINARY, *ROUGH, *RARE, *SURE, *ENDS))
+    named = st.sampled_from((*ORDINARY, *ROUGH, *RARE, *SURE, *ENDS))
+    return st.one_of(named, near(*ROUGH, *RARE))
 
 
 def uncertain() -> st.SearchStrategy[float]:
     """Probabilities strictly between 0 and 1."""
-    return st.sampled_from((*ORDINARY, *ROUGH, *RARE, *SURE))
+    return st.one_of(st.sampled_from((*ORDINARY, *ROUGH, *RARE, *SURE)), near(*ROUGH, *RARE))
 
 
 def group_sizes() -> st.SearchStrategy[int]:
@@ -150,8 +153,10 @@ def test_informative_group_probability_is_exact_at_every_p(
     assert_relatively_close(got, informative(p, group_size))
 
 
-@law(k=st.integers(0, 16), group_size=st.integers(1, 6))
-@example(k=8, group_size=2)
+@law(k=st.integers(0, PARTS), group_size=st.integers(1, 6))
+@example(k=PARTS // 2, group_size=2)
+@example(k=0, group_size=3)
+@example(k=PARTS, group_size=3)
 def test_informative_groups_are_those_with_both_outcomes(
     informative_group_probability, k, group_size
 ):
@@ -160,11 +165,11 @@ def test_informative_groups_are_those_with_both_outcomes(
     The sum of p^k (1 − p)^(G − k) over the outcomes of G rollouts that are not all equal, one by
     one.
     """
-    weights = (16 - k, k)  # of a failure and of a success, in sixteenths
+    weights = (PARTS - k, k)  # of a failure and of a success
     outcomes = itertools.product((0, 1), repeat=group_size)
     mixed = (outcome for outcome in outcomes if 0 < sum(outcome) < group_size)
-    truth = Fraction(sum(math.prod(weights[i] for i in o) for o in mixed), 16**group_size)
-    assert_relatively_close(informative_group_probability(k / 16, group_size), truth)
+    truth = Fraction(sum(math.prod(weights[i] for i in o) for o in mixed), PARTS**group_size)
+    assert_relatively_close(informative_group_probability(k / PARTS, group_size), truth)
 
 
 @law(k=st.integers(0, 64), scale=st.sampled_from((6, 30, 52)), group_size=group_sizes())
@@ -217,7 +222,10 @@ def test_group_of_one_and_group_without_doubt_are_never_informative(
     assert_same(informative_group_probability(end, group_size), 0.0)
 
 
-@law(p=st.sampled_from((*ROUGH, *RARE, *SURE)), group_size=st.sampled_from(LARGE_GROUPS))
+@law(
+    p=st.one_of(st.sampled_from((*ROUGH, *RARE, *SURE)), near(*ROUGH, *RARE)),
+    group_size=st.sampled_from(LARGE_GROUPS),
+)
 def test_large_group_is_informative_as_often_as_the_rarer_outcome_turns_up(
     informative_group_probability, p, group_size
 ):
@@ -237,19 +245,22 @@ def test_large_group_is_informative_as_often_as_the_rarer_outcome_turns_up(
         assert_in_range(got, 0.0, 1.0)
 
 
-@law(k=st.integers(0, 8), group_size=st.sampled_from((2, 1, 3, 8)))
+@law(k=st.integers(0, 64), group_size=st.integers(1, 4))
+@example(k=0, group_size=2)
+@example(k=64, group_size=2)
 def test_informative_group_probability_takes_any_number(
     informative_group_probability, k, group_size
 ):
     """Integers, float32 and arrays without axes mean the same numbers; G = 4.0 is 4."""
-    truth = informative(k / 8, group_size)
-    for p in (np.float32(k / 8), np.array(k / 8), k // 8 if k in (0, 8) else k / 8):
+    p = k / 64  # p^G is exact in float32 too
+    truth = informative(p, group_size)
+    for form in (np.float32, np.array, int if p in ENDS else float):
         for size in (group_size, float(group_size), np.int64(group_size), np.array(group_size)):
-            assert_relatively_close(number(informative_group_probability(p, size)), truth)
-    assert_untouched(informative_group_probability, np.array(k / 8), np.array(group_size))
+            assert_relatively_close(number(informative_group_probability(form(p), size)), truth)
+    assert_untouched(informative_group_probability, np.array(p), np.array(group_size))
 
 
-@law(bad=refusals(REFUSALS["informative_group_probability"]))
+@law_of_refusals(REFUSALS["informative_group_probability"])
 def test_informative_group_probability_refuses(informative_group_probability, bad):
     """p lies in [0, 1], and a group has at least one rollout, a whole number of them."""
     assert_refuses(informative_group_probability, *bad.args, **bad.kwargs)
@@ -676,7 +687,7 @@ def test_group_advantages_read_any_array_and_leave_it_alone(
     assert_untouched(group_advantages, *args, valid=flags([i > 0 for i in range(len(rewards))]))
 
 
-@law(bad=refusals(REFUSALS["group_advantages"]))
+@law_of_refusals(REFUSALS["group_advantages"])
 def test_group_advantages_refuse(group_advantages, bad):
     """Valid rewards are finite, ids are numbers or texts, and options are in their range."""
     assert_refuses(group_advantages, *bad.args, **bad.kwargs)
@@ -821,7 +832,7 @@ def test_leave_one_out_reads_any_array_and_leaves_it_alone(
     assert_untouched(leave_one_out_advantages, *args)
 
 
-@law(bad=refusals(REFUSALS["leave_one_out_advantages"]))
+@law_of_refusals(REFUSALS["leave_one_out_advantages"])
 def test_leave_one_out_refuses(leave_one_out_advantages, bad):
     """Rewards are finite, ids are numbers or texts, and nobody is alone in a group."""
     assert_refuses(leave_one_out_advantages, *bad.args, **bad.kwargs)

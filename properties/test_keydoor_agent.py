@@ -46,7 +46,8 @@ from rlcheck.grading.laws import law
 from rlcheck.rollouts import TERMINATION_REASONS, TRUNCATION_REASONS
 
 from .environments import Answer, assert_refused, seeds
-from .strategies import DISCOUNTS, Refusal, digits, discounts, evenly, refusals, refuse, steps
+from .refusals import Refusal, refusals, refuse
+from .strategies import DISCOUNTS, digits, discounts, evenly, steps
 
 NAN, INF = float("nan"), float("inf")
 HORIZONS = (8, 4, 1, 2, 3, 5, 6, 12)

@@ -51,7 +51,8 @@ from .grid_map import (
     tiles,
     walk,
 )
-from .strategies import Refusal, digits, evenly, refusals, refuse
+from .refusals import Refusal, refusals, refuse
+from .strategies import digits, evenly
 
 NAN = float("nan")
 DRAWS = 64  # starts in a row: two streams agree on all of them once in 4^64

@@ -23,7 +23,8 @@ from rlcheck.grading.laws import law
 
 from .environments import Answer, seeds
 from .grid_map import START_PLACES, STARTS, Cell, Place, shortest_way
-from .strategies import digits, evenly, refusals, refuse
+from .refusals import refusals, refuse
+from .strategies import digits, evenly
 from .test_keydoor_grid import assert_method_refuses, assert_refused, naming
 
 NAN = float("nan")

@@ -25,7 +25,8 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
-from .strategies import REALS, forms, refusals, refuse, steps, whole_numbers
+from .refusals import law_of_refusals, refuse
+from .strategies import REALS, forms, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -275,7 +276,7 @@ def test_log_softmax_reads_any_array_and_leaves_it_alone(stable_log_softmax, row
     assert_untouched(stable_log_softmax, form([row, row]))
 
 
-@law(bad=refusals(REFUSALS["stable_log_softmax"]))
+@law_of_refusals(REFUSALS["stable_log_softmax"])
 def test_log_softmax_refuses(stable_log_softmax, bad):
     """NaN, +inf, a row without a finite logit, and an axis that is not there are refused."""
     assert_refuses(stable_log_softmax, *bad.args, **bad.kwargs)
@@ -428,10 +429,17 @@ def test_all_continuations_together_are_certain(causal_response_logprobs, condit
     assert_close(np.exp(selected.sum(axis=1)).sum(), 1.0, terms=8 * 5.0)
 
 
-@law(batch=st.integers(0, 3), length=st.integers(1, 3), width=st.integers(1, 3))
-def test_scores_have_one_column_less_than_the_ids(causal_response_logprobs, batch, length, width):
+@law(
+    batch=st.integers(0, 3),
+    length=st.integers(1, 3),
+    width=st.integers(1, 3),
+    level=st.sampled_from(REALS),
+)
+def test_scores_have_one_column_less_than_the_ids(
+    causal_response_logprobs, batch, length, width, level
+):
     """B sequences of L tokens have [B, L−1] scores; a lone token has none, nor has no sequence."""
-    logits = np.zeros((batch, length, width))
+    logits = np.full((batch, length, width), level)
     ids = np.zeros((batch, length), dtype=np.int64)
     got = causal_response_logprobs(logits, ids, ids)
     selected, shifted = record(got, "selected", "shifted_mask")
@@ -461,7 +469,7 @@ def test_causal_logprobs_read_any_array_and_leave_it_alone(
     assert_close(selected, truth, terms=1.0 + np.abs(truth))
 
 
-@law(bad=refusals(REFUSALS["causal_response_logprobs"]))
+@law_of_refusals(REFUSALS["causal_response_logprobs"])
 def test_causal_logprobs_refuse(causal_response_logprobs, bad):
     """A mask on the first token, and under the mask unknown ids and broken rows, are refused."""
     assert_refuses(causal_response_logprobs, *bad.args, **bad.kwargs)
@@ -582,7 +590,7 @@ def test_a_repeated_sequence_is_equally_perplexing(masked_sequence_metrics, batc
     assert_close(perplexity, truth.perplexity, terms=truth.perplexity * scale)
 
 
-@law(rows=st.integers(0, 3), length=st.integers(0, 4), junk=st.sampled_from(JUNK))
+@law(rows=st.integers(0, 3), length=st.integers(0, 4), junk=near(*JUNK))
 @example(rows=1, length=2, junk=-1.0)  # huggingface/trl#3248, verl-project/verl#782
 def test_without_tokens_there_is_no_perplexity(masked_sequence_metrics, rows, length, junk):
     """A row without tokens has count 0, sum 0 and perplexity NaN, without a warning."""
@@ -622,7 +630,7 @@ def test_metrics_read_any_array_and_leave_it_alone(masked_sequence_metrics, whol
         assert_close(answer, expected, terms=(1.0 + total(row)) * (1.0 + np.abs(expected)))
 
 
-@law(bad=refusals(REFUSALS["masked_sequence_metrics"]))
+@law_of_refusals(REFUSALS["masked_sequence_metrics"])
 def test_metrics_refuse(masked_sequence_metrics, bad):
     """NaN and +inf under the mask, a mask of another shape, and flags but 0 and 1 are refused."""
     assert_refuses(masked_sequence_metrics, *bad.args, **bad.kwargs)
@@ -753,7 +761,7 @@ def test_every_sequence_has_a_ratio_of_its_own(sequence_logprob_ratio, batch, bl
     assert_close(alone, batch.ratios[0], terms=batch.ratios[0], factor=batch.sizes[0])
 
 
-@law(rows=st.integers(0, 3), length=st.integers(0, 3), junk=st.sampled_from(JUNK))
+@law(rows=st.integers(0, 3), length=st.integers(0, 3), junk=near(*JUNK))
 def test_no_tokens_leave_the_ratio_at_one(sequence_logprob_ratio, rows, length, junk):
     """Without active tokens the ratio is 1; without a mask all tokens are active."""
     values, mask = np.full((rows, length), junk), np.zeros((rows, length))
@@ -808,7 +816,7 @@ def test_sequence_ratio_reads_any_array_and_leaves_it_alone(
     assert_close(sequence_logprob_ratio(form(new), form(old), mask), truth, terms=scale)
 
 
-@law(bad=refusals(REFUSALS["sequence_logprob_ratio"]))
+@law_of_refusals(REFUSALS["sequence_logprob_ratio"])
 def test_sequence_ratio_refuses(sequence_logprob_ratio, bad):
     """Other shapes, NaN, and tokens that the old policy cannot have sampled are refused."""
     assert_refuses(sequence_logprob_ratio, *bad.args, **bad.kwargs)

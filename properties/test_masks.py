@@ -19,7 +19,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import digits, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import digits, steps
 
 REFUSALS = {
     "trajectory_mask_report": (
@@ -166,7 +167,7 @@ def test_mask_report_takes_any_pairs(trajectory_mask_report, trajectory, kind):
     assert_reports(trajectory_mask_report(tuple(map(tuple, given))), policy, total)
 
 
-@law(bad=refusals(REFUSALS["trajectory_mask_report"]))
+@law_of_refusals(REFUSALS["trajectory_mask_report"])
 def test_trajectory_mask_report_refuses(trajectory_mask_report, bad):
     """Roles are known, counts are whole and not negative, and the policy wrote a token."""
     assert_refuses(trajectory_mask_report, *bad.args, **bad.kwargs)

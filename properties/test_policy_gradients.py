@@ -26,11 +26,13 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
-from .strategies import REALS, forms, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import REALS, forms, near, steps, whole_numbers
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
 WIDEST = 4
+INERT = (NAN, INF, -INF, HUGE, -HUGE, 7.0)
 
 ONE = [[1]]
 PAIR = [[1, 1]]
@@ -197,7 +199,7 @@ def batch_of(*columns: Any, mask: Any) -> Batch:
 
 def inert_values() -> st.SearchStrategy[float]:
     """What may stand where nothing counts."""
-    return st.sampled_from((NAN, INF, -INF, HUGE, -HUGE, 7.0))
+    return st.sampled_from(INERT)
 
 
 # --- importance ratios -------------------------------------------------------------------------
@@ -451,7 +453,7 @@ def test_sequence_ratios_are_far_from_one_without_a_limit(importance_ratios, pai
     rows=st.integers(0, 3),
     width=st.integers(0, 3),
     level=st.sampled_from(LEVELS),
-    junk=inert_values(),
+    junk=near(*INERT),
 )
 def test_without_tokens_every_ratio_is_one(importance_ratios, rows, width, level, junk):
     """Where nothing is active, every ratio is 1; without rows or columns there is none."""
@@ -461,22 +463,23 @@ def test_without_tokens_every_ratio_is_one(importance_ratios, rows, width, level
 
 
 @law(
-    given=st.tuples(
-        kinds([[0, -2], [-1, -3], [-5, 0]]),
-        kinds([[-1, -1], [-3, -1], [-3, 0]]),
-        masks([[1, 1], [0, 1], [1, 1]]),
-    ),
+    rows=steps(lambda *row: [-n for n in row], *([6] * 4), min_size=3, max_size=3),
+    given=st.tuples(forms(), forms(), masks([[1, 1], [0, 1], [1, 1]])),
     level=st.sampled_from(LEVELS),
 )
-def test_ratios_are_read_from_numbers_of_every_kind(importance_ratios, given, level):
+def test_ratios_are_read_from_numbers_of_every_kind(importance_ratios, rows, given, level):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    assert_untouched(importance_ratios, *given, level=level)
-    steps_up = [[1, -1], [0, -2], [-2, 0]] if level == "token" else [[0, 0], [0, -2], [-1, -1]]
+    new, old, mask = given
+    call = new([row[:2] for row in rows]), old([row[2:] for row in rows]), mask
+    assert_untouched(importance_ratios, *call, level=level)
+    (a, b), (_, c), (d, e) = [(row[0] - row[2], row[1] - row[3]) for row in rows]
+    first, last = (a + b) / 2, (d + e) / 2
+    steps_up = [[a, b], [0, c], [d, e]] if level == "token" else [[first] * 2, [0, c], [last] * 2]
     expected = np.exp(steps_up)
-    assert_close(importance_ratios(*given, level=level), expected, terms=expected, factor=8.0)
+    assert_close(importance_ratios(*call, level=level), expected, terms=expected, factor=8.0)
 
 
-@law(bad=refusals(REFUSALS["importance_ratios"]))
+@law_of_refusals(REFUSALS["importance_ratios"])
 def test_importance_ratios_refuse(importance_ratios, bad):
     """Other shapes, unknown levels, NaN, and tokens that the old policy never takes are refused."""
     assert_refuses(importance_ratios, *bad.args, **bad.kwargs)
@@ -719,18 +722,20 @@ def test_an_infinite_ratio_is_the_limit_of_large_ones(
 
 
 @law(
-    given=st.tuples(kinds([[1, 2, 0], [5, 1, 3]]), kinds([[2, 3, 4], [-2, -1, 0]])),
+    tokens=steps(lambda ratio, advantage: (ratio, advantage - 4), 8, 9, max_size=9),
+    given=st.tuples(forms(), forms()),
     dual=st.sampled_from((None, 3, 4.0)),
 )
-def test_clipped_terms_take_numbers_of_every_kind(clipped_policy_terms, given, dual):
+@example(tokens=[(5, -2), (2, 3)], given=(list, tuple), dual=3)
+def test_clipped_terms_take_numbers_of_every_kind(clipped_policy_terms, tokens, given, dual):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    options = {"clip_low": 0.25, "clip_high": 0.5, "dual_clip": dual}
-    assert_untouched(clipped_policy_terms, *given, **options)
-    expected = [[-2.0, -4.5, 0.0], [2.0 * min(5.0, dual or 5.0), 1.0, 0.0]]
-    assert_close(clipped_policy_terms(*given, **options), expected, terms=8.0)
+    clip, columns = Clip(0.25, 0.5, dual), _in_a_table(tokens)
+    call = [form(column.tolist()) for form, column in zip(given, columns, strict=True)]
+    assert_untouched(clipped_policy_terms, *call, **clip.options)
+    clip.assert_terms(clipped_policy_terms(*call, **clip.options), *columns)
 
 
-@law(bad=refusals(REFUSALS["clipped_policy_terms"]))
+@law_of_refusals(REFUSALS["clipped_policy_terms"])
 def test_clipped_policy_terms_refuse(clipped_policy_terms, bad):
     """Negative ratios, advantages of another shape, and clips out of range are refused."""
     assert_refuses(clipped_policy_terms, *bad.args, **bad.kwargs)
@@ -986,7 +991,7 @@ def test_the_modes_agree_about_rows_of_one_length(aggregate_token_losses, batch,
     assert_close([rows, norm, sums / n, scaled * length / n], [means] * 4, terms=scale, of=answers)
 
 
-@law(loss=st.sampled_from((HUGE, -HUGE, 1e-300)), mode=modes(), count=st.integers(1, 3))
+@law(loss=near(HUGE, -HUGE, 1e-300), mode=modes(), count=st.integers(1, 3))
 @example(loss=HUGE, mode=Mode(MODES[2]), count=2)
 def test_aggregates_at_the_ends_of_float64(aggregate_token_losses, loss, mode, count):
     """A single token of any size keeps its loss, and a sum beyond float64 is infinite."""
@@ -997,18 +1002,23 @@ def test_aggregates_at_the_ends_of_float64(aggregate_token_losses, loss, mode, c
 
 
 @law(
-    given=st.tuples(kinds([[1, 4, 7], [0, 0, -3]]), masks([[1, 1, 0], [0, 1, 1]])),
+    tokens=whole_numbers(6),
+    form=forms(),
+    mask=masks([[1, 1, 0], [0, 1, 1]]),
     mode=st.sampled_from([Mode(MODES[0]), Mode(MODES[1]), Mode(MODES[2]), Mode(MODES[3], 4.0)]),
 )
-def test_losses_are_read_from_numbers_of_every_kind(aggregate_token_losses, given, mode):
+def test_losses_are_read_from_numbers_of_every_kind(
+    aggregate_token_losses, tokens, form, mask, mode
+):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    assert_untouched(aggregate_token_losses, *given, mode.name, **mode.options)
-    expected = {MODES[0]: 0.5, MODES[1]: 0.5, MODES[2]: 1.0, MODES[3]: 0.25}[mode.name]
-    got = aggregate_token_losses(*given, mode.name, **mode.options)
-    assert_close(got, expected, terms=4.0)
+    call = form([tokens[:3], tokens[3:]]), mask, mode.name
+    assert_untouched(aggregate_token_losses, *call, **mode.options)
+    parts = {MODES[0]: 4, MODES[1]: 4, MODES[2]: 2, MODES[3]: 8}[mode.name]
+    expected = sum((*tokens[:2], *tokens[4:])) / parts
+    assert_close(aggregate_token_losses(*call, **mode.options), expected, terms=14.0)
 
 
-@law(bad=refusals(REFUSALS["aggregate_token_losses"]))
+@law_of_refusals(REFUSALS["aggregate_token_losses"])
 def test_aggregate_token_losses_refuses(aggregate_token_losses, bad):
     """Losses under the mask are finite, modes are four, and one of them takes a max_length."""
     assert_refuses(aggregate_token_losses, *bad.args, **bad.kwargs)

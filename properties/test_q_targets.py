@@ -1,7 +1,9 @@
 """Laws of `rlcheck.q_targets`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
-from .strategies import DISCOUNTS, REALS, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import DISCOUNTS, REALS, WHOLE, discounts, near, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -210,18 +213,31 @@ class Corridor:
 
 def corridors(forward: tuple[float, ...] = (1.0,)) -> st.SearchStrategy[Corridor]:
     """Corridors of one to eight states."""
-    sizes, gammas = st.integers(1, 8), st.sampled_from(DISCOUNTS)
+    sizes, gammas = st.integers(1, 8), st.one_of(discounts(), near(1.0))
     return st.builds(Corridor, sizes, gammas, st.sampled_from(forward))
 
 
-INTEGER_BATCH = ([3, -2, 1], [0, 1, 0], [[1, 4], [7, 7], [-3, -5]], [[2, 5], [1, 1], [0, -2]])
+def _whole(*code: int) -> tuple[Any, ...]:
+    reward, ends, action, *values = code
+    online, target = ([WHOLE[i] for i in values[at : at + 2]] for at in (0, 2))
+    return WHOLE[reward], ends, online, target, [int(a == action) for a in range(2)]
 
 
-def as_kinds(table: Any) -> st.SearchStrategy[Any]:
-    """The same whole numbers as nested tuples, and as arrays of four dtypes."""
-    nested = tuple(tuple(row) if isinstance(row, list) else row for row in table)
-    kinds = st.sampled_from((None, np.int64, np.int8, np.float32, np.float64))
-    return kinds.map(lambda kind: nested if kind is None else np.array(table, dtype=kind))
+def whole_batches() -> st.SearchStrategy[Batch]:
+    """Batches of whole numbers, with two actions of which the policy always takes one."""
+    one = steps(_whole, 10, 2, 2, *([10] * 4), min_size=1, max_size=6)
+    return one.map(lambda drawn: Batch(*map(list, zip(*drawn, strict=True)), 0.25))
+
+
+def nested(table: list[Any]) -> tuple[Any, ...]:
+    """Tuples for lists."""
+    return tuple(tuple(row) if isinstance(row, list) else row for row in table)
+
+
+def kinds(columns: int) -> st.SearchStrategy[tuple[Callable[[list[Any]], Any], ...]]:
+    """What makes nested tuples, or arrays of four dtypes, of each column of a batch."""
+    arrays = [partial(np.array, dtype=kind) for kind in (np.int64, np.int8, np.float32, np.float64)]
+    return st.tuples(*[st.sampled_from([nested, *arrays])] * columns)
 
 
 def assert_rows_apart(function: Any, batch: Batch, arguments: tuple[Any, ...]) -> None:
@@ -304,7 +320,9 @@ def test_dqn_is_double_dqn_with_a_single_network(dqn_targets, batch):
     assert_close(dqn_targets(rewards, terminal, next_q, gamma), expected, terms=scale)
 
 
-@law(reward=st.sampled_from((HUGE, -HUGE, 1e300)), value=st.sampled_from((HUGE, -HUGE, 1e-300)))
+@law(reward=near(HUGE, -HUGE, 1e300), value=near(HUGE, -HUGE, 1e-300))
+@example(reward=HUGE, value=HUGE)
+@example(reward=HUGE, value=-HUGE)
 def test_dqn_targets_beyond_float64_are_infinite(dqn_targets, reward, value):
     """The largest numbers give their exact sum, or an infinity of its sign."""
     batch = Batch([reward], [0], [], [[value, -HUGE]], [], 1.0)
@@ -312,18 +330,17 @@ def test_dqn_targets_beyond_float64_are_infinite(dqn_targets, reward, value):
     batch.assert_targets(got, [[exact(value)]])
 
 
-@law(
-    rewards=as_kinds(INTEGER_BATCH[0]),
-    ends=as_kinds(INTEGER_BATCH[1]),
-    q=as_kinds(INTEGER_BATCH[2]),
-)
-def test_dqn_takes_numbers_of_every_kind(dqn_targets, rewards, ends, q):
+@law(batch=whole_batches(), kinds=kinds(3))
+def test_dqn_takes_numbers_of_every_kind(dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    assert_untouched(dqn_targets, rewards, ends, q, 0.25)
-    assert_close(dqn_targets(rewards, ends, q, 0.25), [4.0, -2.0, 0.25], terms=4.0)
+    *columns, gamma = batch.one_network()
+    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
+    assert_untouched(dqn_targets, *given, gamma)
+    best = [[exact(max(row))] for row in batch.target]
+    batch.assert_targets(dqn_targets(*given, gamma), best)
 
 
-@law(bad=refusals(REFUSALS["dqn_targets"]))
+@law_of_refusals(REFUSALS["dqn_targets"])
 def test_dqn_targets_refuse(dqn_targets, bad):
     """Next values are finite unless terminal, shapes fit, flags are 0 or 1, γ lies in [0, 1]."""
     assert_refuses(dqn_targets, *bad.args, **bad.kwargs)
@@ -422,7 +439,9 @@ def test_double_dqn_targets_of_a_batch_are_those_of_its_transitions(double_dqn_t
     assert_rows_apart(double_dqn_targets, batch, batch.two_networks())
 
 
-@law(reward=st.sampled_from((HUGE, -HUGE, 1e300)), value=st.sampled_from((HUGE, -HUGE, 1e-300)))
+@law(reward=near(HUGE, -HUGE, 1e300), value=near(HUGE, -HUGE, 1e-300))
+@example(reward=HUGE, value=HUGE)
+@example(reward=HUGE, value=-HUGE)
 def test_double_dqn_targets_beyond_float64_are_infinite(double_dqn_targets, reward, value):
     """The largest numbers give their exact sum, or an infinity of its sign."""
     batch = Batch([reward], [0], [[-HUGE, HUGE]], [[1.0, value]], [], 1.0)
@@ -430,20 +449,16 @@ def test_double_dqn_targets_beyond_float64_are_infinite(double_dqn_targets, rewa
     batch.assert_targets(got, [[exact(value)]])
 
 
-@law(
-    rewards=as_kinds(INTEGER_BATCH[0]),
-    ends=as_kinds(INTEGER_BATCH[1]),
-    online=as_kinds(INTEGER_BATCH[2]),
-    target=as_kinds(INTEGER_BATCH[3]),
-)
-def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, rewards, ends, online, target):
+@law(batch=whole_batches(), kinds=kinds(4))
+def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    assert_untouched(double_dqn_targets, rewards, ends, online, target, 0.25)
-    got = double_dqn_targets(rewards, ends, online, target, 0.25)
-    assert_close(got, [4.25, -2.0, 1.0], terms=4.0)
+    *columns, gamma = batch.two_networks()
+    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
+    assert_untouched(double_dqn_targets, *given, gamma)
+    batch.assert_targets(double_dqn_targets(*given, gamma), chosen(batch))
 
 
-@law(bad=refusals(REFUSALS["double_dqn_targets"]))
+@law_of_refusals(REFUSALS["double_dqn_targets"])
 def test_double_dqn_targets_refuse(double_dqn_targets, bad):
     """Both tables are [N, A] and finite unless terminal, flags are 0 or 1, γ lies in [0, 1]."""
     assert_refuses(double_dqn_targets, *bad.args, **bad.kwargs)
@@ -538,7 +553,9 @@ def test_fqe_targets_of_a_batch_are_those_of_its_transitions(fqe_targets, batch)
     assert_rows_apart(fqe_targets, batch, batch.evaluation())
 
 
-@law(reward=st.sampled_from((HUGE, -HUGE, 1e300)), value=st.sampled_from((HUGE, -HUGE, 1e-300)))
+@law(reward=near(HUGE, -HUGE, 1e300), value=near(HUGE, -HUGE, 1e-300))
+@example(reward=HUGE, value=HUGE)
+@example(reward=HUGE, value=-HUGE)
 def test_fqe_targets_beyond_float64_are_infinite(fqe_targets, reward, value):
     """The largest numbers give their exact sum, or an infinity of its sign."""
     batch = Batch([reward], [0], [], [[HUGE, value]], [[0.25, 0.75]], 1.0)
@@ -546,20 +563,16 @@ def test_fqe_targets_beyond_float64_are_infinite(fqe_targets, reward, value):
     batch.assert_targets(got, products(batch))
 
 
-@law(
-    rewards=as_kinds(INTEGER_BATCH[0]),
-    ends=as_kinds(INTEGER_BATCH[1]),
-    q=as_kinds(INTEGER_BATCH[2]),
-    policy=as_kinds([[0, 1], [1, 0], [1, 0]]),
-)
-def test_fqe_takes_numbers_of_every_kind(fqe_targets, rewards, ends, q, policy):
+@law(batch=whole_batches(), kinds=kinds(4))
+def test_fqe_takes_numbers_of_every_kind(fqe_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    assert_untouched(fqe_targets, rewards, ends, q, policy, 0.25)
-    got = fqe_targets(rewards, ends, q, policy, 0.25)
-    assert_close(got, [4.0, -2.0, 0.25], terms=4.0)
+    *columns, gamma = batch.evaluation()
+    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
+    assert_untouched(fqe_targets, *given, gamma)
+    batch.assert_targets(fqe_targets(*given, gamma), products(batch))
 
 
-@law(bad=refusals(REFUSALS["fqe_targets"]))
+@law_of_refusals(REFUSALS["fqe_targets"])
 def test_fqe_targets_refuse(fqe_targets, bad):
     """Policy rows are distributions, next values finite unless terminal, γ lies in [0, 1]."""
     assert_refuses(fqe_targets, *bad.args, **bad.kwargs)

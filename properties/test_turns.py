@@ -24,7 +24,8 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 from rlcheck.grading.wire import TableFunction
 
-from .strategies import REALS, digits, evenly, refusals, refuse, steps
+from .refusals import law_of_refusals, refuse
+from .strategies import REALS, digits, evenly, near, steps
 
 REFUSALS = {
     "macro_action_logprob": (
@@ -260,7 +261,7 @@ def test_macro_action_logprob_takes_any_array_like(macro_action_logprob, logprob
     assert_close(macro_action_logprob(given), float(sum(logprobs)), terms=total(logprobs))
 
 
-@law(bad=refusals(REFUSALS["macro_action_logprob"]))
+@law_of_refusals(REFUSALS["macro_action_logprob"])
 def test_macro_action_logprob_refuses(macro_action_logprob, bad):
     """Log-probabilities are numbers ≤ 0, −inf included, and a turn has at least one."""
     assert_refuses(macro_action_logprob, *bad.args, **bad.kwargs)
@@ -366,7 +367,7 @@ def test_turn_probability_ratio_takes_any_array_like(turn_probability_ratio, pai
     assert_close(number(turn_probability_ratio(current, behavior)), truth, terms=terms)
 
 
-@law(bad=refusals(REFUSALS["turn_probability_ratio"]))
+@law_of_refusals(REFUSALS["turn_probability_ratio"])
 def test_turn_probability_ratio_refuses(turn_probability_ratio, bad):
     """Lengths are equal, nothing is NaN or +inf, and a sampled token was possible."""
     assert_refuses(turn_probability_ratio, *bad.args, **bad.kwargs)
@@ -445,7 +446,7 @@ def test_parser_may_be_a_table_or_a_callable(semantic_action_probability, langua
 
 
 @law(
-    excess=st.sampled_from((0.0, 5e-10, -5e-10, -1e-3)),
+    excess=near(0.0, 5e-10, -5e-10, -1e-3),
     others=st.integers(0, 3),
     calls=st.booleans(),
 )
@@ -479,7 +480,7 @@ def test_semantic_action_probability_takes_any_number(semantic_action_probabilit
     assert_same(semantic_action_probability({"a": 0, "b": 1}, {"a": 0, "b": 2}, 2), 1.0)
 
 
-@law(bad=refusals(REFUSALS["semantic_action_probability"]))
+@law_of_refusals(REFUSALS["semantic_action_probability"])
 def test_semantic_action_probability_refuses(semantic_action_probability, bad):
     """Probabilities are finite, not negative, and add up to no more than 1."""
     assert_refuses(semantic_action_probability, *bad.args, **bad.kwargs)
