@@ -42,7 +42,7 @@ EXAMPLES = 100  # drawn for each law unless the caller says otherwise
 KEPT_CALLS = 300  # recorded calls of one law that a diagnosis looks at
 REPEATED_CALLS = 3  # of a law that holds, asked again when all laws of the function are judged
 LAW_SECONDS = 60.0  # a law's whole share of time
-LONG = 24  # numbers in a counterexample that make it worth looking for a smaller one
+LONG = 64  # numbers in a counterexample that make it worth looking for a smaller one
 UNSTEADY = "the same call was answered differently: it keeps state between calls"
 
 
