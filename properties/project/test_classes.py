@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from rlcheck.grading.assignment import Assignment, FunctionTerms
 from rlcheck.grading.class_reports import as_csv, as_json, render_class
 from rlcheck.grading.classes import (
+    LINK,
     ClassReport,
     Settings,
     Standing,
@@ -165,6 +166,46 @@ def test_a_folder_that_cannot_be_read_stops_nobody(
     assert set(barred.values()) == {""}
     with pytest.raises(ValueError, match="no submission that can be read"):
         submissions_in([str(folder / "carl")])
+
+
+def test_a_link_on_the_way_to_a_hand_in_earns_nothing(folder: Path, tmp_path: Path) -> None:
+    """As under `rlcheck grade */solution.py`; what lies above all hand-ins may be a link."""
+    (folder / "mallory").symlink_to(folder / "boris")
+    (tmp_path / "term").symlink_to(folder)
+    for top in (folder, tmp_path / "term"):
+        files = [str(top / name / "solution.py") for name in ("boris", "carl", "mallory")]
+        barred = {s.name: s.barred for s in submissions_in(files)}
+        assert barred == {
+            "boris-solution": "",
+            "carl-solution": "",
+            "mallory-solution": LINK,
+        }
+    assert not any(s.barred for s in submissions_in([str(tmp_path / "term" / "anna.py")]))
+    (folder / "up").symlink_to("..")
+    asked = ["--only", "discounted_td_sum", "--examples", "3", "--out", str(tmp_path / "results")]
+    named = [str(folder / "anna.py"), f"{folder / 'up'}/"]
+    assert CliRunner().invoke(app, ["grade", *named, *asked]).exit_code == EXIT_PASSED
+    assert {p.stem for p in (tmp_path / "results").iterdir()} == {"anna", "up"}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("anna ", r"anna\x20"),
+        ("\u3164anna", r"\u3164anna"),
+        ("an\u2800na", r"an\u2800na"),
+        ("\uff41nna", r"\uff41nna"),
+        ("an\u200dna", r"an\u200dna"),
+        ("анна каренина", "анна каренина"),
+        ("josé", "josé"),
+        ("jose\u0301", "jose\u0301"),
+    ],
+)
+def test_a_name_that_looks_like_anothers_is_told_with_its_codes(
+    tmp_path: Path, name: str, told: str
+) -> None:
+    (tmp_path / f"{name}.py").touch()
+    assert [s.name for s in submissions_in([str(tmp_path)])] == [told]
 
 
 def test_files_of_one_name_are_called_by_their_folders(folder: Path) -> None:

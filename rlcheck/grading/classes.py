@@ -38,6 +38,7 @@ __all__ = [
 
 LINK = "it is a link; a submission is a file of its own"
 NO_PYTHON = "it is a folder without a Python file right in it that can be read"
+BLANK = "\n\u2800\u115f\u1160"  # besides what is a space by its class
 ALIKE = 0.8  # how much of two submissions' wrong answers must be the same to be told
 LARGEST_RESULT = 2**26  # bytes
 LONGEST_NAME = 200  # bytes; systems allow 255 with what is added
@@ -86,7 +87,8 @@ def submissions_in(targets: Sequence[str], *, file: str | None = None) -> list[S
         entries = list(filter(_may_be_graded, _entries(entries[0])))
         if not any(entry.suffix == ".py" or _has_python(entry) for entry in entries):
             raise ValueError(f"{targets[0]}: the folder holds no submission that can be read")
-    found = [_submission(entry, *_within(entry, file)) for entry in entries]
+    shared = Path(os.path.commonpath([entry.absolute().parent for entry in entries]))
+    found = [_submission(shared, entry, *_within(entry, file)) for entry in entries]
     named = sorted(_told_apart(_called_by_folder(found)), key=lambda submission: submission.name)
     return list(_hidden_from_each_other(named))
 
@@ -113,7 +115,7 @@ def _called_by_folder(found: Sequence[Submission]) -> Iterator[Submission]:
         places = [folder.absolute() for folder in folders[_same_file(submission.name)]]
         shared = os.path.commonpath(places)
         above = submission.entry.parent.absolute().relative_to(shared)
-        name = "-".join([*map(_on_one_line, above.parts), submission.name])
+        name = "-".join([*map(_told, above.parts), submission.name])
         yield replace(submission, name=name)
 
 
@@ -149,16 +151,33 @@ def _may_be_graded(entry: Path) -> bool:
     return entry.suffix.lower() in (".py", ".ipynb") or entry.is_dir() or entry.is_symlink()
 
 
-def _submission(entry: Path, path: Path, barred: str) -> Submission:
-    """What an entry of a class holds; a link would be graded on somebody else's work."""
+def _submission(shared: Path, entry: Path, path: Path, barred: str) -> Submission:
+    """What an entry of a class holds; a link would be graded on somebody else's work.
+
+    What lies above the folder that the submissions share is the teacher's, and may be a link.
+    """
+    own = path.absolute().relative_to(shared).parts
+    linked = any((shared / Path(*own[: n + 1])).is_symlink() for n in range(len(own)))
     name = entry.name if entry.is_dir() else entry.stem
-    within = (path, *path.parents)[: len(path.parts) - len(entry.parent.parts)]
-    linked = any(part.is_symlink() for part in within)
-    return Submission(_on_one_line(name), path, entry, LINK if linked else barred)
+    return Submission(_told(name), path, entry, LINK if linked else barred)
 
 
-def _on_one_line(name: str) -> str:
-    return printable(name).replace("\n", "\\n")
+def _told(name: str) -> str:
+    """A name as it is reported: what looks like another one, or like nothing, is escaped."""
+    own = name.strip()
+    before, after = name[: name.find(own)], name[name.find(own) + len(own) :]
+    escaped = "".join(c.encode("unicode_escape").decode() if _misleads(c) else c for c in own)
+    return f"{_codes(before)}{printable(escaped)}{_codes(after)}"
+
+
+def _misleads(c: str) -> bool:
+    """Whether a character looks like another one, or like nothing."""
+    forms = {unicodedata.normalize(form, c) for form in ("NFC", "NFKC")}
+    return len(forms) > 1 or c in BLANK
+
+
+def _codes(text: str) -> str:
+    return "".join(f"\\x{ord(c):02x}" for c in text)
 
 
 def _has_python(folder: Path) -> bool:

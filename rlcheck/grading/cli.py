@@ -506,8 +506,12 @@ def _output(text: str, target: str, kinds: Iterable[str]) -> tuple[str, Path]:
 
 
 def _must_lie_outside(targets: list[str], written: list[Path]) -> None:
-    """In a class's folder a hand-in could be of that name, a link to anywhere among them."""
-    for path, target in itertools.product(written, targets):
+    """In a class's folder a hand-in could be of that name, a link to anywhere among them.
+
+    One that is such a link is not opened, and wherever it leads is no matter.
+    """
+    opened = [t for t in targets if len(targets) == 1 or not Path(t).is_symlink()]
+    for path, target in itertools.product(written, opened):
         places, folders = (
             [Path(os.path.abspath(p)), Path(os.path.realpath(p))] for p in (path, target)
         )

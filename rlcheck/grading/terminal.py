@@ -4,8 +4,10 @@ import inspect
 from collections import Counter
 from collections.abc import Sequence
 
+from rich.box import SQUARE
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -44,7 +46,7 @@ def print_report(report: Report, console: Console, *, every_card: bool = False) 
         line = Text.assemble(("cannot be graded: ", "bold red"), report.error)
         console.print(line, soft_wrap=True)
         if report.frames:
-            console.print(Padding(Text(report.frames.rstrip(), style="dim"), (1, 0, 1, 2)))
+            console.print(Padding(_as_told(report.frames), (1, 0, 1, 2)))
         return
     if report.fault and not report.functions:
         console.print(Text(report.fault, style="magenta"), soft_wrap=True)
@@ -53,6 +55,11 @@ def print_report(report: Report, console: Console, *, every_card: bool = False) 
     for first, *others in [[law] for law in report.failures] if every_card else alike(report):
         print_card(first, console, others)
     console.print(_summary(report))
+
+
+def _as_told(frames: str) -> RenderableType:
+    """What a submission says of its own frames, in a border: its lines could look like these."""
+    return Panel(Text(frames.rstrip()), box=SQUARE, expand=False, style="dim")
 
 
 def _header(report: Report) -> RenderableType:
@@ -136,7 +143,7 @@ def print_card(law: LawReport, console: Console, others: Sequence[LawReport] = (
         rows.add_row(TITLES[key], Text(value, style="yellow" if key == "mistake" else ""))
     console.print(rows)
     if law.frames:
-        console.print(Padding(Text(law.frames.rstrip(), style="dim"), (1, 0, 0, 2)))
+        console.print(Padding(_as_told(law.frames), (1, 0, 0, 2)))
     if law.replay:
         replay = Text.assemble(("replay          ", "dim"), law.replay)
         console.print(replay, soft_wrap=True)
