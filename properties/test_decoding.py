@@ -25,7 +25,7 @@ from rlcheck.logprobs import stable_log_softmax
 
 from . import precise
 from .refusals import law_of_refusals, refuse
-from .strategies import forms, near, steps, whole_numbers
+from .strategies import forms, long_row, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 ALL = ("temperature", "top_k", "top_p")
@@ -198,6 +198,7 @@ CONTRACT = [1.720, 3.523, 1.987]
 @example(case=Decoding([math.log(p) for p in (0.5, 0.25, 0.15, 0.1)], 1.0, 9, 0.6, ("top_p",)))
 @example(case=Decoding([math.log(p) for p in (0.1, 0.6, 0.3)], 1.0, 9, 0.55, ("top_p",)))
 @example(case=Decoding([3.0, 2.0, 1.0, 0.0], 2.0, 9, 0.8, ("top_p", "temperature")))
+@example(case=Decoding(long_row(97), 1.7, 40, 1.0, ("temperature", "top_k")))
 def test_processors_act_one_after_the_other(decoding_distribution_with_order, case):
     """Each processor acts on the renormalised survivors of the one before it.
 

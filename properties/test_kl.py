@@ -24,7 +24,7 @@ from rlcheck.grading.laws import law
 
 from . import precise
 from .refusals import law_of_refusals, refuse
-from .strategies import forms, near, steps, whole_numbers
+from .strategies import forms, long_row, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -141,6 +141,7 @@ def kl_scale(q: list[float], p: list[float]) -> float:
 @example(pair=Pair([0.0, 0.0], [0.0, -1000.0]))
 @example(pair=Pair([0.0, 0.0], [1e8, 1e8 + 2.0]))
 @example(pair=Pair([800.0, 0.0], [0.0, 800.0]))
+@example(pair=Pair(long_row(), long_row()[::-1]))
 def test_kl_is_the_mean_log_ratio_under_q(exact_kl_from_logits, pair):
     """The divergence is the mean log-ratio under q, finite however small p is.
 
@@ -328,6 +329,7 @@ def square(x: Any) -> Any:
 @law(pair=distributions())
 @example(pair=TWO_TO_ONE)
 @example(pair=Distributions([0.25, 0.75], [1.0, 0.0]))
+@example(pair=Distributions([1 / 128] * 64 + [1 / 64] * 32, [1 / 64] * 32 + [1 / 128] * 64))
 def test_k1_is_unbiased(kl_estimator_moments, pair):
     """The mean of k1 under samples from q is the divergence.
 
@@ -547,6 +549,9 @@ def estimators(*names: str) -> st.SearchStrategy[str]:
 @example(drawn=Tokens([0.0, 0.0, 0.0], [-5.0, 5.0, -25.0]), estimator="k3")
 @example(drawn=Tokens([-5.0, 0.0], [0.0, -5.0]), estimator="k2")
 @example(drawn=Tokens([-25.0, 0.0], [0.0, -25.0]), estimator="k1")
+@example(
+    drawn=Tokens([x - 8 for x in long_row()], [x - 8 for x in long_row()[::-1]]), estimator="k3"
+)
 def test_every_token_has_its_estimate(kl_penalty_terms, drawn, estimator):
     """Each token has an estimate of its own, at every log-ratio that it may have.
 

@@ -26,7 +26,7 @@ from rlcheck.grading.laws import law
 
 from . import precise
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, forms, near, steps, whole_numbers
+from .strategies import REALS, forms, long_row, near, steps, whole_numbers
 
 inf, nan = np.inf, np.nan
 
@@ -342,12 +342,18 @@ def responses() -> st.SearchStrategy[Responses]:
 
 
 ONE_HOT = Responses([[[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]], [[0, 1, 0]], [[0, 1, 1]])
+LONG_RESPONSE = Responses(
+    [[[float(t * j % 5) for j in range(4)] for t in range(100)]],
+    [[t % 4 for t in range(100)]],
+    [[int(t % 3 > 0) for t in range(100)]],
+)
 OFFSET = Responses([[[1e6, 1e6 + 1, 1e6 + 2], [0.0, 0.0, 0.0]]], [[0, 0]], [[0, 1]])
 
 
 @law(batch=responses())
 @example(batch=ONE_HOT)  # wyf3/llm_related#33, verl-project/verl#3287
 @example(batch=OFFSET)  # ml-explore/mlx#4169
+@example(batch=LONG_RESPONSE)
 def test_each_token_is_scored_by_the_logits_before_it(causal_response_logprobs, batch):
     """The logits at t give the log-probability of the token at t + 1.
 
@@ -523,6 +529,9 @@ def metrics(got: Any) -> tuple[Any, Any, Any]:
 # 0xallam/Direct-Preference-Optimization#4
 @example(batch=Scored(np.array([[-1.0, -2.0, -5.0]]), np.array([[1, 1, 0]])))
 @example(batch=Scored(np.array([[0.0, nan]]), np.array([[1, 0]])))  # verl-project/verl#2377
+@example(
+    batch=Scored(np.array([long_row()]) - 8.0, np.array([[i % 3 > 0 for i in range(100)]], int))
+)
 def test_counts_and_sums_run_over_the_active_tokens(masked_sequence_metrics, batch):
     """A sequence's log-probability is the sum over its active tokens.
 
@@ -692,8 +701,16 @@ def rescored(impossible: bool = True) -> st.SearchStrategy[Rescored]:
     return st.tuples(tokens, st.integers(1, 3)).map(lambda drawn: _rescored(*drawn))
 
 
+LONG_SEQUENCE = Rescored(
+    np.array([long_row()]) - 8.0,
+    np.array([[x - 8.0 + (-1) ** i / 64 for i, x in enumerate(long_row())]]),
+    np.array([[int(i % 3 > 0) for i in range(100)]]),
+)
+
+
 @law(batch=rescored())
 @example(batch=Rescored(np.array([[-1.0, nan]]), np.array([[-2.0, -inf]]), np.array([[1, 0]])))
+@example(batch=LONG_SEQUENCE)
 def test_sequence_ratio_is_the_product_of_its_tokens_ratios(sequence_logprob_ratio, batch):
     """The ratio of a sequence is the product of the ratios of its active tokens.
 

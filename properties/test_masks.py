@@ -91,6 +91,7 @@ def assert_reports(got: Any, policy: int, total: int) -> None:
 @example(
     trajectory=[("system", 44), ("user", 63), ("assistant", 18), ("tool", 162), ("assistant", 21)]
 )
+@example(trajectory=[("assistant", 3), ("tool", 20)] * 50)
 def test_mask_dilution_is_total_over_policy_tokens(trajectory_mask_report, trajectory):
     """A loss averaged over all tokens is diluted by how many there are for each policy token.
 

@@ -172,6 +172,7 @@ def counts() -> st.SearchStrategy[list[int]]:
 
 @law(counts=counts(), action=st.integers(0, 4))
 @example(counts=[1, 1, 1], action=2)
+@example(counts=list(range(1, 101)), action=2)
 def test_cql_penalty_of_logarithms_is_that_of_their_share(cql_discrete_penalty, counts, action):
     """With Q = log n the penalty is the logarithm of the data action's inverse share.
 
@@ -454,6 +455,7 @@ def weighted_most(advantages: Any, beta: float, max_weight: float) -> Any:
 
 
 @law(counts=counts(), power=st.integers(0, 3), max_weight=st.sampled_from(MAX_WEIGHTS))
+@example(counts=list(range(1, 101)), power=2, max_weight=100.0)
 def test_iql_weights_of_logarithms_are_powers(iql_advantage_weights, counts, power, max_weight):
     """With A = log n and a whole β the weights are powers of n, cut off at the maximum.
 
@@ -599,6 +601,7 @@ def frequent(row: list[int], ratio: float) -> list[bool]:
 
 @law(row=occurrences(), ratio=ratios(), scale=st.sampled_from(SCALES))
 @example(row=[1, 2, 0], ratio=0.548, scale=1e-9)
+@example(row=[i % 13 for i in range(100)], ratio=0.548, scale=0.1)
 def test_support_is_relative_to_the_most_frequent_action(behavior_support_mask, row, ratio, scale):
     """An action is supported if it is at least `ratio` times as likely as the likeliest one.
 

@@ -27,7 +27,7 @@ from rlcheck.grading.laws import law
 
 from . import precise
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, forms, near, steps, whole_numbers
+from .strategies import REALS, forms, long_row, near, steps, whole_numbers
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -262,12 +262,20 @@ def assert_sequence_ratios(got: Any, batch: Batch) -> None:
     assert_close(got, truth, terms=truth, factor=sequence_sizes(batch))
 
 
+LONG_SEQUENCE = batch_of(
+    [[1 - i % 7 / 16 for i in range(100)]],
+    [[1 - i % 5 / 16 for i in range(100)]],
+    mask=[[int(i % 3 > 0) for i in range(100)]],
+)
+
+
 @law(batch=taken())
 # THUDM/slime#179
 @example(batch=batch_of([[math.exp(-1.0)]], [[math.exp(-1.5)]], mask=[[1]]))
 # NovaSky-AI/SkyRL#758
 @example(batch=batch_of([[0.5, math.exp(-3.0)]], [[0.5, 1.0]], mask=[[1, 0]]))
 @example(batch=batch_of([[0.5]], [[0.5 + 2.0**-30]], mask=[[1]]))
+@example(batch=LONG_SEQUENCE)
 def test_token_ratios_are_quotients_of_probabilities(importance_ratios, batch):
     """A token's ratio is its probability under the new policy over that under the old one.
 
@@ -605,6 +613,7 @@ def table(ratio: float, advantage: float) -> tuple[Any, Any]:
 
 @law(tokens=surrogates(), clip=windows())
 @example(tokens=table(2.0, 1.0), clip=Clip(0.2, 1e9))  # PufferAI/PufferLib#306
+@example(tokens=(np.array([long_row()]) / 8 + 1, np.array([long_row()[::-1]])), clip=Clip(0.2, 0.3))
 def test_gains_end_at_the_upper_bound_and_costs_at_the_lower(clipped_policy_terms, tokens, clip):
     """A ratio is followed up to 1 + high where A > 0, and down to 1 − low where A < 0.
 

@@ -23,7 +23,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import DISCOUNTS, REALS, WHOLE, discounts, near, steps
+from .strategies import DISCOUNTS, REALS, WHOLE, discounts, long_row, near, steps
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -254,9 +254,20 @@ def assert_rows_apart(function: Any, batch: Batch, arguments: tuple[Any, ...]) -
 # --- deep Q-learning ---------------------------------------------------------------------------
 
 
+LONG_BATCH = Batch(
+    long_row(),
+    [int(i % 9 == 0) for i in range(100)],
+    [long_row(103)[i : i + 3] for i in range(100)],
+    [long_row(105)[i + 2 : i + 5] for i in range(100)],
+    [[0.25, 0.25, 0.5]] * 100,
+    0.9,
+)
+
+
 @law(batch=batches())
 @example(batch=Batch([1.0], [1], [[0.0]], [[10.0]], [[1.0]], 0.9))  # navneet-nmk/pytorch-rl#2
 @example(batch=Batch([0.0] * 2, [0] * 2, [[0.0] * 2] * 2, [[1.0, 9.0], [3.0, 2.0]], [], 1.0))
+@example(batch=LONG_BATCH)
 def test_dqn_target_is_that_of_the_best_single_action(dqn_targets, batch):
     """The target is the largest of those that the single actions would give.
 
@@ -360,6 +371,7 @@ def chosen(batch: Batch) -> list[list[Fraction]]:
 @law(batch=batches())
 @example(batch=Batch([1.0], [0], [[1.0, 3.0, 2.0]], [[10.0, 4.0, 7.0]], [], 0.5))  # keon #35
 @example(batch=Batch([0.0], [0], [[0.0, 5.0]], [[2.0, 9.0]], [], 1.0))  # ray-project/ray#5731
+@example(batch=LONG_BATCH)
 def test_double_dqn_evaluates_the_action_that_the_online_network_selects(double_dqn_targets, batch):
     """The online network selects the next action, the target network says what it is worth.
 
@@ -475,6 +487,7 @@ def products(batch: Batch) -> list[list[Fraction]]:
 
 @law(batch=batches())
 @example(batch=Batch([-0.1], [0], [], [[2.0, 4.0]], [[0.25, 0.75]], 0.9))
+@example(batch=LONG_BATCH)
 def test_fqe_target_is_the_expectation_under_the_policy(fqe_targets, batch):
     """The next value is the policy's expectation over all actions.
 

@@ -25,7 +25,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, WHOLE, discounts, forms, near, reals, steps, whole_numbers
+from .strategies import REALS, WHOLE, discounts, forms, long_row, near, reals, steps, whole_numbers
 
 NAN, INF = float("nan"), float("inf")
 
@@ -374,6 +374,7 @@ def test_discounted_return_refuses(discounted_return, bad):
 # thu-ml/tianshou#869: raw values, a terminal at the end
 @example(episode=Episodes([1.0, 1.0], [0.5, 0.5, 9.0], [False, True], 0.9))
 @example(episode=Episodes([1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0], [True, True, False], 0.5))
+@example(episode=Episodes(long_row(), long_row(101), [i % 40 == 39 for i in range(100)], 0.9))
 def test_td_residuals_telescope_with_terminals_anywhere(td_residuals, episode):
     """The discounted residuals add up to the return and the values at the ends and terminals.
 
@@ -571,6 +572,7 @@ def test_discounted_td_sum_refuses(discounted_td_sum, bad):
 @law(walk=macro_walks())
 @example(walk=MacroWalk([[2.0, 0.0, 0.0], [8.0]], 0.5))  # AVSLab/bsk_rl#248
 @example(walk=MacroWalk([[0.0, 0.0], [1.0, 0.0, 0.0]], 0.9))
+@example(walk=MacroWalk([long_row(1 + i % 5) for i in range(60)], 0.9))
 def test_macro_actions_return_what_their_primitive_steps_return(semi_markov_return, walk):
     """Cutting a trajectory into macro-actions leaves its return as it is.
 
@@ -735,6 +737,7 @@ def test_target_overflows_to_infinity(collector_target, reward, value, ended):
     form=forms(),
     gamma=st.sampled_from([0.5, 0.9, 1, 0]),
 )
+@example(batch=[(i % 7 - 3, i % 5, int(i % 9 == 0)) for i in range(100)], form=list, gamma=0.5)
 def test_targets_read_any_array_and_leave_it_alone(collector_target, batch, form, gamma):
     """Lists, tuples, integers and float32 give the values of float64, and stay as they were."""
     rewards, values, ended = (form([row[i] for row in batch]) for i in range(3))

@@ -538,6 +538,7 @@ def test_classify_stop_event_refuses(classify_stop_event, bad):
 @law(rollout=rollouts())
 @example(rollout=ONE_TURN)
 @example(rollout=TWO_TURNS)
+@example(rollout=Rollout((Turn((8,), 0.0, 3, None),) * 60))
 def test_sound_record_has_no_violations(validate_rollout_record, rollout):
     """A record that keeps every promise gives an empty list.
 
@@ -834,6 +835,7 @@ def refusal(function: Graded, batch: Any) -> str:
 
 @law(drawn=sequences())
 @example(drawn=SQUARE)
+@example(drawn=Sequences([Row((1 << 60) - 1, 1, 1), Row((1 << 100) - 1, 2, 2)], 100))
 def test_batch_summary_counts_rows_and_tokens(validate_rollout_batch, drawn):
     """The summary counts sequences, tokens under the mask, and each flag for itself.
 

@@ -24,7 +24,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import REALS, WHOLE, discounts, forms, near, steps
+from .strategies import REALS, WHOLE, discounts, forms, long_row, near, steps
 
 NAN, INF = float("nan"), float("inf")
 
@@ -132,6 +132,7 @@ def whole_paths() -> st.SearchStrategy[Path]:
 
 @law(path=paths())
 @example(path=Path([1.0], [2.0, 4.0], 0.5))
+@example(path=Path(long_row(), long_row(101), 0.9))
 def test_shaped_rewards_gain_what_the_potential_gains(potential_shaping, path):
     """A shaped reward is the reward plus the discounted next potential minus the present one.
 
@@ -246,6 +247,7 @@ def test_potential_shaping_refuses(potential_shaping, bad):
 @law(path=paths())
 @example(path=Path([1.0, 2.0], [1.0, 5.0, 3.0], 0.5))
 @example(path=Path([], [3.0], 0.5))
+@example(path=Path(long_row(), long_row(101), 0.9))
 def test_shaped_return_follows_the_formula(shaped_return_identity, path):
     """Shaping moves the return by the discounted last potential minus the first.
 

@@ -198,6 +198,7 @@ def languages() -> st.SearchStrategy[Language]:
 
 
 @law(probabilities=dyadic_turns())
+@example(probabilities=[1 - i % 7 / 64 for i in range(100)])
 def test_turn_has_the_log_of_the_product_of_its_token_probabilities(
     macro_action_logprob, probabilities
 ):
@@ -269,6 +270,7 @@ def test_macro_action_logprob_refuses(macro_action_logprob, bad):
 
 @law(odds=steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
 @example(odds=[])
+@example(odds=[(1 - i % 5 / 64, 1 - i % 7 / 64) for i in range(100)])
 def test_turn_ratio_is_the_product_of_token_ratios(turn_probability_ratio, odds):
     """A turn is likelier by the product of what its tokens are likelier by; 1 without tokens.
 
@@ -375,6 +377,11 @@ def test_turn_probability_ratio_refuses(turn_probability_ratio, bad):
 
 @law(language=languages())
 @example(language=Language({"open red": 0.5, "Open red": 0.25}, {"open red": 0}, 0, True))
+@example(
+    language=Language(
+        dict.fromkeys(map(str, range(100)), 1 / 128), {str(i): i % 3 for i in range(100)}, 1, True
+    )
+)
 def test_semantic_probability_adds_up_the_spellings(semantic_action_probability, language):
     """An action is as likely as all strings that mean it together; unknown ones mean nothing.
 
