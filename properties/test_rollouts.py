@@ -508,13 +508,15 @@ def test_stop_flags_swap_with_their_collections(classify_stop_event, stop):
 def test_stop_reason_is_compared_as_a_whole(classify_stop_event, stop, part, end):
     """A reason that contains a listed one, or is contained in one, is another reason.
 
-    "max_length" is not "length", and "EOS" is not "eos".
+    "max_length" is not "length", and "EOS" is not "eos"; listed itself, it is found.
     """
     reason = f"{part}{stop.reason}{end}."
     listed = [stop.reason, *stop.collections["terminal_reasons"]]
     for here, there in ((reason, listed), (stop.reason, [reason, stop.reason.title()])):
         got = classify_stop_event(here, terminal_reasons=there, truncation_reasons=there)
         assert_same(list(record(got, *EVENT)), [here, False, False])
+    got = classify_stop_event(reason, terminal_reasons=[reason], truncation_reasons=listed)
+    assert_same(list(record(got, *EVENT)), [reason, True, False])
 
 
 @law(stop=stops(), kind=st.sampled_from((list, tuple)), at=st.integers(0, 9))
