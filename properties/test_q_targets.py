@@ -341,14 +341,20 @@ def test_dqn_targets_beyond_float64_are_infinite(dqn_targets, reward, value):
     batch.assert_targets(got, [[exact(value)]])
 
 
+def asked_in_kinds(function: Any, kinds: Any, *call: Any) -> Any:
+    """The answer where each column of the call is of its kind; the call leaves them alone."""
+    *columns, gamma = call
+    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
+    assert_untouched(function, *given, gamma)
+    return function(*given, gamma)
+
+
 @law(batch=whole_batches(), kinds=kinds(3))
 def test_dqn_takes_numbers_of_every_kind(dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    *columns, gamma = batch.one_network()
-    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
-    assert_untouched(dqn_targets, *given, gamma)
+    got = asked_in_kinds(dqn_targets, kinds, *batch.one_network())
     best = [[exact(max(row))] for row in batch.target]
-    batch.assert_targets(dqn_targets(*given, gamma), best)
+    batch.assert_targets(got, best)
 
 
 @law_of_refusals(REFUSALS["dqn_targets"])
@@ -464,10 +470,8 @@ def test_double_dqn_targets_beyond_float64_are_infinite(double_dqn_targets, rewa
 @law(batch=whole_batches(), kinds=kinds(4))
 def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    *columns, gamma = batch.two_networks()
-    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
-    assert_untouched(double_dqn_targets, *given, gamma)
-    batch.assert_targets(double_dqn_targets(*given, gamma), chosen(batch))
+    got = asked_in_kinds(double_dqn_targets, kinds, *batch.two_networks())
+    batch.assert_targets(got, chosen(batch))
 
 
 @law_of_refusals(REFUSALS["double_dqn_targets"])
@@ -579,10 +583,8 @@ def test_fqe_targets_beyond_float64_are_infinite(fqe_targets, reward, value):
 @law(batch=whole_batches(), kinds=kinds(4))
 def test_fqe_takes_numbers_of_every_kind(fqe_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
-    *columns, gamma = batch.evaluation()
-    given = [kind(column) for kind, column in zip(kinds, columns, strict=True)]
-    assert_untouched(fqe_targets, *given, gamma)
-    batch.assert_targets(fqe_targets(*given, gamma), products(batch))
+    got = asked_in_kinds(fqe_targets, kinds, *batch.evaluation())
+    batch.assert_targets(got, products(batch))
 
 
 @law_of_refusals(REFUSALS["fqe_targets"])

@@ -47,7 +47,14 @@ from rlcheck.grading.grade import DEFAULT_SEED, TOTAL_SECONDS, grade
 from rlcheck.grading.interpreter import UnfitInterpreter, interpreter
 from rlcheck.grading.laws import EXAMPLES, Law, laws_of
 from rlcheck.grading.render import KINDS, LANGUAGES, render
-from rlcheck.grading.report import EXIT_FAILED, EXIT_GRADER, EXIT_PASSED, EXIT_USAGE, Report
+from rlcheck.grading.report import (
+    EXIT_FAILED,
+    EXIT_GRADER,
+    EXIT_PASSED,
+    EXIT_USAGE,
+    Report,
+    unjudged,
+)
 from rlcheck.grading.sandbox import obstacle
 from rlcheck.grading.submission import CALL_SECONDS
 from rlcheck.grading.terminal import (
@@ -57,7 +64,6 @@ from rlcheck.grading.terminal import (
     print_mistakes,
     print_report,
 )
-from rlcheck.grading.wire import printable
 from rlcheck.grading.writing import DEVICES, write_whole
 from rlcheck.mistakes import mistakes_of
 from rlcheck.subjects import subject, subjects
@@ -581,8 +587,7 @@ def _write(path: Path, rendered: Callable[[], bytes]) -> bool:
 def _foretell(target: str, seed: int, outputs: list[tuple[str, Path]], lang: str) -> None:
     """Write what each report says if nothing follows, so that none is empty or an earlier run's."""
     fault = "the grader was ended before it had finished"
-    unknown: dict[str, Any] = {"isolation": "", "score": 0, "max_score": 0, "functions": {}}
-    result = Report(target=printable(target), seed=seed, laws=[], fault=fault, **unknown)
+    result = unjudged(target, seed=seed, isolation="", fault=fault)
     for kind, path in outputs:
         if path.parent not in DEVICES:
             _write(path, functools.partial(render, kind, result, lang=lang))

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from rlcheck import __version__
 from rlcheck.grading.classes import Settings, Submission
 from rlcheck.grading.processes import pool
-from rlcheck.grading.report import Report, from_json, to_json
+from rlcheck.grading.report import Report, from_json, to_json, unjudged
 from rlcheck.grading.seal import SECRET, secret
-from rlcheck.grading.wire import printable
 
 __all__ = ["Cluster", "Cores"]
 
@@ -83,17 +81,7 @@ def _graded_from(folder: str, settings: Settings, submission: Submission) -> byt
 
 
 def _lost(submission: Submission, fault: str) -> Report:
-    return Report(
-        target=printable(str(submission.path)),
-        seed=0,
-        isolation="process",
-        score=0,
-        max_score=0,
-        functions={},
-        laws=[],
-        rlcheck=__version__,
-        fault=fault,
-    )
+    return unjudged(str(submission.path), seed=0, fault=fault)
 
 
 class Cluster:

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from rlcheck import __version__
 from rlcheck.catalogue import FUNCTIONS, select
 from rlcheck.grading.assignment import Assignment
 from rlcheck.grading.calls import Call
@@ -33,7 +32,7 @@ from rlcheck.grading.interpreter import UnfitInterpreter
 from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
 from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.processes import pool
-from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report
+from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report, unjudged
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.seal import secret, secret_seed
@@ -225,15 +224,9 @@ def grade(
             known = {law.id for name in settings.names for law in settings.laws(name)}
             expected_failures = library.expected_failures(known)
         _check_expected(expected_failures or {}, settings)
-        report = Report(
-            target=printable(target),
+        report = unjudged(
+            target,
             seed=seed,
-            isolation="process",
-            score=0,
-            max_score=0,
-            functions={},
-            laws=[],
-            rlcheck=__version__,
             assignment=assignment.title if assignment else "",
             examples=examples,
             tensors=settings.tensors,

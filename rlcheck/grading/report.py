@@ -1,8 +1,11 @@
 """The canonical report: what a grading run found, as data."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from rlcheck import __version__
+from rlcheck.grading.wire import printable
 
 SCHEMA = 1
 
@@ -108,6 +111,21 @@ class Report(msgspec.Struct, kw_only=True):
         if self.fault or any(law.status == "ungradable" for law in self.laws):
             return EXIT_GRADER
         return EXIT_PASSED if self.score == self.max_score else EXIT_FAILED
+
+
+def unjudged(target: str, *, seed: int, isolation: str = "process", **known: Any) -> Report:
+    """A report of a run in which nothing has been judged, with what else is known of it."""
+    return Report(
+        target=printable(target),
+        seed=seed,
+        isolation=isolation,
+        score=0,
+        max_score=0,
+        functions={},
+        laws=[],
+        rlcheck=__version__,
+        **known,
+    )
 
 
 def to_json(report: Report) -> bytes:
