@@ -43,7 +43,7 @@ from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
-UNEARNED = "an answer without mathematics keeps it too, and no law that needs some is kept"
+UNEARNED = "waits for a law that needs mathematics: an answer without any keeps this one too"
 FUNCTIONS_PER_PROCESS = 3  # starting a process costs as much as grading one or two functions
 
 
@@ -410,7 +410,7 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
         loaded.start_afresh()
     if settings.law is None:
         for verdict in [*_unearned(shown, shown), *_unearned(hidden, shown + hidden)]:
-            verdict.status, verdict.message = "failed", UNEARNED
+            verdict.status, verdict.message = "blocked", UNEARNED
     return [
         _verdict_report(verdict, [call for v in others for call in v.calls], settings)
         for verdicts, others in ((shown, shown), (hidden, shown + hidden))
