@@ -19,18 +19,7 @@ from typer.testing import CliRunner
 
 from rlcheck.grading.assignment import Assignment, FunctionTerms
 from rlcheck.grading.class_reports import as_csv, as_json, render_class
-from rlcheck.grading.classes import (
-    LINK,
-    ClassReport,
-    Settings,
-    Standing,
-    Submission,
-    grade_class,
-    is_class,
-    left_out,
-    submissions_in,
-    summarised,
-)
+from rlcheck.grading.classes import ClassReport, Settings, Standing, grade_class, summarised
 from rlcheck.grading.cli import app
 from rlcheck.grading.crowd import Cores
 from rlcheck.grading.report import (
@@ -43,6 +32,7 @@ from rlcheck.grading.report import (
     LawReport,
     Report,
 )
+from rlcheck.grading.roster import LINK, Submission, is_class, left_out, submissions_in
 from rlcheck.grading.seal import _key, seal
 
 pytestmark = pytest.mark.usefixtures("_own_key")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rlcheck.grading.classes import Settings, grade_class, submissions_in
+from rlcheck.grading.classes import Settings, grade_class
 from rlcheck.grading.crowd import Cluster, Cores
+from rlcheck.grading.roster import submissions_in
 
 pytestmark = pytest.mark.slow
 

@@ -31,16 +31,7 @@ from rlcheck import __version__
 from rlcheck.catalogue import COURSES, FUNCTIONS, MODULES, Function, select
 from rlcheck.grading.assignment import Assignment, read_assignment
 from rlcheck.grading.class_reports import CLASS_KINDS, print_class, render_class
-from rlcheck.grading.classes import (
-    LINK,
-    Grader,
-    Settings,
-    Submission,
-    grade_class,
-    is_class,
-    left_out,
-    submissions_in,
-)
+from rlcheck.grading.classes import Grader, Settings, grade_class
 from rlcheck.grading.crowd import Cluster, Cores
 from rlcheck.grading.env_cli import check_env_command
 from rlcheck.grading.grade import DEFAULT_SEED, TOTAL_SECONDS, grade
@@ -55,6 +46,7 @@ from rlcheck.grading.report import (
     Report,
     unjudged,
 )
+from rlcheck.grading.roster import LINK, Submission, is_class, left_out, submissions_in
 from rlcheck.grading.sandbox import obstacle
 from rlcheck.grading.submission import CALL_SECONDS
 from rlcheck.grading.terminal import (

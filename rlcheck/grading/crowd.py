@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from rlcheck.grading.classes import Settings, Submission
+from rlcheck.grading.classes import Settings
 from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Report, from_json, to_json, unjudged
+from rlcheck.grading.roster import Submission
 from rlcheck.grading.seal import SECRET, secret
 
 __all__ = ["Cluster", "Cores"]
