@@ -270,7 +270,7 @@ def test_refusing_everything_earns_nothing(write: Write) -> None:
     assert report.score == 0
     (refusals,) = [law for law in report.laws if law.id == "returns::discounted_return_refuses"]
     assert refusals.status == "blocked"
-    assert "needs mathematics" in refusals.message
+    assert "an answer without mathematics keeps it too" in refusals.message
 
 
 def test_a_submission_sees_no_secrets(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from rlcheck.subjects import subject
 
 TOTAL_SECONDS = 900.0
 DEFAULT_SEED = 0
-UNEARNED = "waits for a law that needs mathematics: an answer without any keeps this one too"
+UNEARNED = "an answer without mathematics keeps it too; waits for half of the laws that need some"
 FUNCTIONS_PER_PROCESS = 3  # starting a process costs as much as grading one or two functions
 
 
@@ -71,6 +71,7 @@ class Settings:
     python: str | None = None
     refusals: bool = True  # whether laws that ask for errors are among them
     given: bool = False  # functions of this process are judged, and nothing is loaded
+    expected: frozenset[str] = frozenset()  # laws that are known to fail
     hidden: frozenset[str] = frozenset()  # laws whose inputs must not show in others' reports
     kept_back: frozenset[str] = frozenset()  # laws whose seeds the secret gives
     secret: str = field(default="", repr=False)
@@ -224,6 +225,7 @@ def grade(
             known = {law.id for name in settings.names for law in settings.laws(name)}
             expected_failures = library.expected_failures(known)
         _check_expected(expected_failures or {}, settings)
+        settings = replace(settings, expected=frozenset(expected_failures or ()))
         report = unjudged(
             target,
             seed=seed,
@@ -408,9 +410,9 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
         loaded.start_afresh()
         hidden = _verdicts(settings, [law for law in laws if law.id in settings.hidden], loaded)
         loaded.start_afresh()
-    if settings.law is None:
-        for verdict in [*_unearned(shown, shown), *_unearned(hidden, shown + hidden)]:
-            verdict.status, verdict.message = "blocked", UNEARNED
+    waiting = [*_unearned(settings, shown, shown), *_unearned(settings, hidden, shown + hidden)]
+    for verdict in waiting:
+        verdict.status, verdict.message = "blocked", UNEARNED
     return [
         _verdict_report(verdict, [call for v in others for call in v.calls], settings)
         for verdicts, others in ((shown, shown), (hidden, shown + hidden))
@@ -418,16 +420,23 @@ def _judge_function(settings: Settings, name: str, loaded: Implementation) -> li
     ]
 
 
-def _unearned(verdicts: list[Verdict], judged: list[Verdict]) -> Iterator[Verdict]:
-    """Those of the verdicts that hold, though nothing holds that asks for mathematics.
+def _unearned(
+    settings: Settings, verdicts: list[Verdict], judged: list[Verdict]
+) -> Iterator[Verdict]:
+    """Those of the verdicts that hold without mathematics, where few hold that need some.
 
-    Values and gradients are looked at apart. Where all of them hold, there is nothing to ask.
+    Few are less than half of those that are not known to fail. Values and gradients are looked at
+    apart. Where all of them hold, there is nothing to ask.
     """
     for of_gradients in (False, True):
         alike = [v for v in judged if v.law.of_gradients == of_gradients]
-        held = [verdict for verdict in alike if verdict.holds]
-        if held != alike and all(is_kept_without_mathematics(v.law) for v in held):
-            yield from (verdict for verdict in verdicts if verdict in held)
+        alike = [v for v in alike if v.law.id not in settings.expected]
+        if all(verdict.holds for verdict in alike):
+            continue
+        asking = [v for v in alike if not is_kept_without_mathematics(v.law)]
+        if 2 * sum(verdict.holds for verdict in asking) < len(asking):
+            unearned = [v for v in alike if v.holds and v not in asking]
+            yield from (verdict for verdict in verdicts if verdict in unearned)
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:

@@ -2,7 +2,8 @@
 
 A law is a property, and some properties are kept by a constant: that of NaN is NaN, zeros are never
 negative. A stand-in knows the shape of the right answer and what must be refused, which is more
-than a submission without mathematics does, and nothing else.
+than a submission without mathematics does; some know what is right at the ends of the numbers, too,
+and nothing of what is ordinary.
 """
 
 import functools
@@ -24,6 +25,7 @@ __all__ = ["is_kept_without_mathematics", "stand_ins"]
 CONSTANTS = (0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan)
 TEXT = "missing policy versions"  # which the contract asks for by its words
 EXAMPLES = 30
+SMALLEST, LARGEST = 1e-6, 1e6  # what is ordinary
 SEED = 0
 
 
@@ -54,11 +56,35 @@ def stand_ins(reference: Callable[..., Any], parameters: int) -> Iterator[Callab
         yield functools.partial(_constant, reference, number)
     for place in range(parameters):
         yield functools.partial(_echo, reference, place)
+    for number in CONSTANTS:
+        yield functools.partial(_right_at_the_ends, reference, number)
 
 
 def _constant(reference: Callable[..., Any], number: Number, /, *args: Any, **kwargs: Any) -> Any:
     given = [*args, *kwargs.values()]
     return _filled(plain(reference(*args, **kwargs)), number, given)
+
+
+def _right_at_the_ends(
+    reference: Callable[..., Any], number: float, /, *args: Any, **kwargs: Any
+) -> Any:
+    given = [*args, *kwargs.values()]
+    answer = plain(reference(*args, **kwargs))
+    return _filled(answer, number, given) if _is_ordinary(given) else answer
+
+
+def _is_ordinary(given: Any) -> bool:
+    """Whether nothing in it is empty, infinite, NaN, huge or tiny."""
+    if isinstance(given, dict):
+        return bool(given) and _is_ordinary(list(given.values()))
+    if isinstance(given, list | tuple):
+        return bool(given) and all(map(_is_ordinary, given))
+    if isinstance(given, np.ndarray):
+        sizes = np.abs(given[given != 0].astype(float)) if given.dtype.kind in "fiub" else ()
+        return given.size > 0 and all(SMALLEST <= size <= LARGEST for size in sizes)
+    if isinstance(given, bool | int | float):
+        return given == 0 or SMALLEST <= abs(given) <= LARGEST
+    return True
 
 
 def _echo(reference: Callable[..., Any], place: int, /, *args: Any, **kwargs: Any) -> Any:
