@@ -1,5 +1,5 @@
 # It puts into its arguments what no pipe can carry, and itself.
-# statuses = ["failed", "raised", "crashed", "passed"]
+# statuses = ["failed", "raised", "crashed", "passed", "blocked"]
 # score = 7
 from honest import discounted_return as right
 

@@ -81,6 +81,16 @@ def test_the_right_gradient_passes(penalty: Callable[[str], str]) -> None:
     assert all(law.status == "passed" for law in report.laws if law.id.startswith("gradients."))
 
 
+def test_a_constant_earns_nothing_though_targets_have_no_gradient(tmp_path: Path) -> None:
+    path = tmp_path / "solution.py"
+    path.write_text(
+        "import torch\n\n\ndef dqn_targets(*given, **named):\n    return torch.tensor(0.0)\n"
+    )
+    report = grade(str(path), only=["dqn_targets"], gradients=True)
+    assert report.score == 0
+    assert status(report, "gradients.q_targets::dqn_targets_are_constants") == "blocked"
+
+
 def test_without_tensors_a_file_that_needs_them_fails(penalty: Callable[[str], str]) -> None:
     report = grade(penalty(""))
     assert report.score < report.max_score / 2

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example
 from hypothesis import strategies as st
 
+from rlcheck.catalogue import FUNCTIONS
 from rlcheck.grading import grade as grading
 from rlcheck.grading import laws
 from rlcheck.grading.calls import Graded, InProcess
@@ -262,6 +263,41 @@ def test_state_between_calls_is_a_fault_of_the_submission(write: Write) -> None:
     report = grade(write(source), only=["discounted_return"])
     assert report.exit_code == EXIT_FAILED
     assert any("keeps state between calls" in law.message for law in report.laws)
+
+
+def test_memory_of_what_was_asked_before_is_found_by_another_process(write: Write) -> None:
+    source = (Path(__file__).parents[1] / "hostile" / "answers_by_phase.py").read_text()
+    report = grade(write(source), only=["discounted_return"])
+    (refusals,) = report.failures
+    assert refusals.id == "returns::discounted_return_refuses"
+    assert refusals.message.startswith("another process answered the same call differently")
+    assert refusals.counterexample
+    alone = grade(write(source), law=refusals.id)
+    assert alone.failures[0].message == refusals.message
+
+
+def test_a_law_whose_calls_another_process_does_not_reach_in_time_does_not_hold() -> None:
+    law = next(law for law in laws.laws_of(FUNCTIONS["discounted_return"]) if not law.of_refusals)
+    transport = InProcess({law.function: FUNCTIONS[law.function].reference()})
+    for seconds, status in ((60.0, "passed"), (-1.0, "timed_out")):
+        verdict = laws.run(law, transport, random_seed=0, examples=5)
+        laws.ask_elsewhere([verdict], transport, lambda _: 0, seconds=seconds)
+        assert verdict.status == status
+
+
+def test_right_answers_at_the_ends_alone_earn_nothing(write: Write) -> None:
+    source = """
+    import numpy as np
+
+    def clipped_policy_terms(ratios, advantages, clip_low=0.2, clip_high=0.2, dual_clip=None):
+        ratios, advantages = np.asarray(ratios, float), np.asarray(advantages, float)
+        cost = ratios if dual_clip is None else np.full_like(ratios, dual_clip)
+        far = -np.where(advantages < 0, cost, 1 + clip_high) * advantages
+        return np.where((ratios > 1e100) & (advantages != 0), far, 0.0)
+    """
+    report = grade(write(source), only=["clipped_policy_terms"])
+    assert report.score == 0
+    assert sum(law.status == "blocked" for law in report.laws) >= 4
 
 
 def test_refusing_everything_earns_nothing(write: Write) -> None:

@@ -29,7 +29,17 @@ from rlcheck.grading.implementation import (
     path_of,
 )
 from rlcheck.grading.interpreter import UnfitInterpreter
-from rlcheck.grading.laws import EXAMPLES, LAW_SECONDS, Law, Verdict, ask_again, laws_of, run
+from rlcheck.grading.laws import (
+    EXAMPLES,
+    LAW_SECONDS,
+    UNWITNESSED,
+    Law,
+    Verdict,
+    ask_again,
+    ask_elsewhere,
+    laws_of,
+    run,
+)
 from rlcheck.grading.pasteable import call_source, shown, vector
 from rlcheck.grading.processes import pool
 from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report, unjudged
@@ -96,6 +106,10 @@ class Settings:
         if law.id not in self.kept_back:
             return self.seed
         return secret_seed(f"{self.seed}:{law.id}".encode(), self.secret)
+
+    def law_seed(self, law: Law) -> int:
+        """What a law draws with."""
+        return law_seed(self.seed_of(law), law)
 
     def replay(self, law: Law) -> str:
         """The command, or the call, that runs one law again as it was run."""
@@ -425,26 +439,34 @@ def _unearned(
 ) -> Iterator[Verdict]:
     """Those of the verdicts that hold without mathematics, where few hold that need some.
 
-    Few are less than half of those that are not known to fail. Values and gradients are looked at
-    apart. Where all of them hold, there is nothing to ask.
+    Few are less than half of those that are not known to fail; of gradients, where their values
+    are wrong, too. Where all of them hold, there is nothing to ask.
     """
+    counted = [verdict for verdict in judged if verdict.law.id not in settings.expected]
+    if all(verdict.holds for verdict in counted):
+        return
+    few = False
     for of_gradients in (False, True):
-        alike = [v for v in judged if v.law.of_gradients == of_gradients]
-        alike = [v for v in alike if v.law.id not in settings.expected]
-        if all(verdict.holds for verdict in alike):
-            continue
+        alike = [verdict for verdict in counted if verdict.law.of_gradients == of_gradients]
         asking = [v for v in alike if not is_kept_without_mathematics(v.law)]
-        if 2 * sum(verdict.holds for verdict in asking) < len(asking):
-            unearned = [v for v in alike if v.holds and v not in asking]
-            yield from (verdict for verdict in verdicts if verdict in unearned)
+        few = few or 2 * sum(verdict.holds for verdict in asking) < len(asking)
+        if few:
+            yield from (v for v in alike if v in verdicts and v.holds and v not in asking)
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:
-    """Each law run, and then a few calls of those that hold asked again."""
+    """Each law run, and then a few calls of those that hold asked again, here and elsewhere."""
     verdicts = [_verdict(settings, law, loaded) for law in laws]
     for verdict in verdicts:
         if verdict.holds and time.monotonic() < settings.deadline:
             ask_again(verdict, loaded.transport)
+    if loaded.witness is not None and verdicts:
+        took = sum(verdict.seconds for verdict in verdicts)
+        left = min(settings.deadline - time.monotonic(), took + LAW_SECONDS)
+        ask_elsewhere(verdicts, loaded.witness, settings.law_seed, seconds=left)
+        for verdict in verdicts:
+            if verdict.message == UNWITNESSED and time.monotonic() > settings.deadline:
+                verdict.message = "the run's time was used up before another process was asked"
     return verdicts
 
 
@@ -456,7 +478,7 @@ def _verdict(settings: Settings, law: Law, loaded: Implementation) -> Verdict:
     verdict = run(
         law,
         loaded.transport,
-        random_seed=law_seed(settings.seed_of(law), law),
+        random_seed=settings.law_seed(law),
         examples=settings.examples,
         seconds=min(left, LAW_SECONDS),
     )

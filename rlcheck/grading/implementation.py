@@ -46,15 +46,17 @@ class Implementation:
     isolation: str  # "in-process", or a tier of `sandbox`
     transport: Transport
     resolutions: dict[str, Resolution]
+    witness: Transport | None = None  # another process with the same code, where one holds it
 
     def graded(self, name: str) -> Graded:
         """The function under test, for a law."""
         return Graded(name, self.transport)
 
     def start_afresh(self) -> None:
-        """End the process that holds a submission; the next call starts another one."""
-        if isinstance(self.transport, Worker):
-            self.transport.close()
+        """End the processes that hold a submission; the next call starts another one."""
+        for transport in (self.transport, self.witness):
+            if isinstance(transport, Worker):
+                transport.close()
 
     @property
     def provides(self) -> tuple[str, ...]:
@@ -129,17 +131,20 @@ def load(
         return
     kind, place = ("module", target) if path is None else ("path", str(path))
     tier = _tier("process" if library and not isolate else isolate, path)
-    with Worker(
-        kind,
-        place,
-        names,
-        call_seconds=call_seconds,
-        tensors=tensors,
-        tier=tier,
-        alone=alone or library is not None,  # an adapter may have the name of its library
-        python=interpreter(python) if python else HERE,
-    ) as worker:
-        yield _from_worker(target, place, worker, functions, tier)
+    with (
+        Worker(
+            kind,
+            place,
+            names,
+            call_seconds=call_seconds,
+            tensors=tensors,
+            tier=tier,
+            alone=alone or library is not None,  # an adapter may have the name of its library
+            python=interpreter(python) if python else HERE,
+        ) as worker,
+        worker.twin() as witness,
+    ):
+        yield _from_worker(target, place, worker, witness, functions, tier)
 
 
 def path_of(target: str) -> Path | None:
@@ -197,7 +202,12 @@ def _checked(path: Path) -> Path:
 
 
 def _from_worker(
-    target: str, location: str, worker: Worker, functions: tuple[Function, ...], tier: str
+    target: str,
+    location: str,
+    worker: Worker,
+    witness: Worker,
+    functions: tuple[Function, ...],
+    tier: str,
 ) -> Implementation:
     provided, public = worker.greeting.provided, worker.greeting.public
     return Implementation(
@@ -212,6 +222,7 @@ def _from_worker(
             else _missing(f.name, public)
             for f in functions
         },
+        witness=witness,
     )
 
 

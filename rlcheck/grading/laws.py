@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -41,9 +42,12 @@ Status: TypeAlias = Literal[
 EXAMPLES = 100  # drawn for each law unless the caller says otherwise
 KEPT_CALLS = 300  # recorded calls of one law that a diagnosis looks at
 REPEATED_CALLS = 3  # of a law that holds, asked again when all laws of the function are judged
+WITNESSED_CALLS = 8  # of a law that holds, asked of another process
 LAW_SECONDS = 60.0  # a law's whole share of time
 LONG = 64  # numbers in a counterexample that make it worth looking for a smaller one
 UNSTEADY = "the same call was answered differently: it keeps state between calls"
+ELSEWHERE = "another process answered the same call differently: it keeps state between calls"
+UNWITNESSED = "another process took too long to answer the same calls"
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,19 +296,62 @@ def ask_again(verdict: Verdict, transport: Transport) -> None:
     Calls are watched where they were not, and not where they were, so that an implementation
     cannot behave by whether it is looked at.
     """
-    answered = [call for call in verdict.calls if call.outcome is not NoOutcome]
+    answered = _answered(verdict)
     step = max(1, len(answered) // REPEATED_CALLS)
     for call in answered[::step][:REPEATED_CALLS]:
-        graded = Graded(verdict.law.function, transport)
-        try:
-            again = graded.repeat(call, watch=call.effects is None)
-        except Interrupted as stop:
-            verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
-            verdict.message = str(stop)
-        else:
-            if same_outcome(call.outcome, again):
-                continue
-            verdict.status, verdict.message = "failed", UNSTEADY
-            verdict.expected, verdict.got = call.outcome, again
-        verdict.counterexample = [call]
-        return
+        if verdict.holds:
+            _repeat(verdict, call, transport, UNSTEADY, watch=call.effects is None)
+
+
+def ask_elsewhere(
+    verdicts: Sequence[Verdict],
+    witness: Transport,
+    seed_of: Callable[[Law], int],
+    *,
+    seconds: float,
+) -> None:
+    """Ask another process calls of the laws that hold, all mixed; what differs makes a law fail.
+
+    An answer may depend on its call alone. Who goes by the order of the calls, or remembers what
+    was asked, does not know the order here and has nothing to remember.
+
+    Args:
+        verdicts: of one function, at least one.
+        witness: the other process.
+        seed_of: a law's seed, which chooses its calls; the first law's chooses the order, too.
+        seconds: for all calls together; a law whose calls are not reached in them has timed out.
+    """
+    calls = [(v, call) for v in verdicts if v.holds for call in _some(v, seed_of(v.law))]
+    random.Random(seed_of(verdicts[0].law)).shuffle(calls)
+    until = time.monotonic() + seconds
+    for verdict, call in calls:
+        if verdict.holds and time.monotonic() > until:
+            verdict.status, verdict.message = "timed_out", UNWITNESSED
+        elif verdict.holds:
+            _repeat(verdict, call, witness, ELSEWHERE)
+
+
+def _some(verdict: Verdict, random_seed: int) -> list[Call]:
+    answered = _answered(verdict)
+    return random.Random(random_seed).sample(answered, min(len(answered), WITNESSED_CALLS))
+
+
+def _answered(verdict: Verdict) -> list[Call]:
+    return [call for call in verdict.calls if call.outcome is not NoOutcome]
+
+
+def _repeat(
+    verdict: Verdict, call: Call, transport: Transport, complaint: str, watch: bool | None = None
+) -> None:
+    """Ask one call of a law that holds again, and let the law fail where the outcome differs."""
+    try:
+        again = Graded(verdict.law.function, transport).repeat(call, watch=watch)
+    except Interrupted as stop:
+        verdict.status = "timed_out" if isinstance(stop, TimedOut) else "crashed"
+        verdict.message = str(stop)
+    else:
+        if same_outcome(call.outcome, again):
+            return
+        verdict.status, verdict.message = "failed", complaint
+        verdict.expected, verdict.got = call.outcome, again
+    verdict.counterexample = [call]

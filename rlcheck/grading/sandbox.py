@@ -137,7 +137,7 @@ def start(
     control, jails = socket.socketpair()
     channel, workers = socket.socketpair()
     environment = {k: v for k, v in os.environ.items() if k in ENVIRONMENT}
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     # Unbuffered: what it prints is not lost where it is killed.
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     command = [python.program, "-P", str(HERE / "jail.py"), json.dumps(spec)]
