@@ -144,7 +144,10 @@ def load(
         ) as worker,
         worker.twin() as witness,
     ):
-        yield _from_worker(target, place, worker, witness, functions, tier)
+        loaded = _from_worker(target, place, worker, functions, tier)
+        if library is None:  # a library has nothing to gain
+            loaded.witness = witness
+        yield loaded
 
 
 def path_of(target: str) -> Path | None:
@@ -202,12 +205,7 @@ def _checked(path: Path) -> Path:
 
 
 def _from_worker(
-    target: str,
-    location: str,
-    worker: Worker,
-    witness: Worker,
-    functions: tuple[Function, ...],
-    tier: str,
+    target: str, location: str, worker: Worker, functions: tuple[Function, ...], tier: str
 ) -> Implementation:
     provided, public = worker.greeting.provided, worker.greeting.public
     return Implementation(
@@ -222,7 +220,6 @@ def _from_worker(
             else _missing(f.name, public)
             for f in functions
         },
-        witness=witness,
     )
 
 
