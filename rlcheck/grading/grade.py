@@ -460,10 +460,11 @@ def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> li
     for verdict in verdicts:
         if verdict.holds and time.monotonic() < settings.deadline:
             ask_again(verdict, loaded.transport)
-    if loaded.witness is not None and verdicts:
+    if loaded.suspect and any(verdict.holds for verdict in verdicts):
+        loaded.start_afresh()  # two at once could talk to each other
         took = sum(verdict.seconds for verdict in verdicts)
         left = min(settings.deadline - time.monotonic(), took + LAW_SECONDS)
-        ask_elsewhere(verdicts, loaded.witness, settings.law_seed, seconds=left)
+        ask_elsewhere(verdicts, loaded.transport, settings.law_seed, seconds=left)
         for verdict in verdicts:
             if verdict.message == UNWITNESSED and time.monotonic() > settings.deadline:
                 verdict.message = "the run's time was used up before another process was asked"

@@ -46,17 +46,16 @@ class Implementation:
     isolation: str  # "in-process", or a tier of `sandbox`
     transport: Transport
     resolutions: dict[str, Resolution]
-    witness: Transport | None = None  # another process with the same code, where one holds it
+    suspect: bool = False  # it is in a process of its own, and may have something to gain
 
     def graded(self, name: str) -> Graded:
         """The function under test, for a law."""
         return Graded(name, self.transport)
 
     def start_afresh(self) -> None:
-        """End the processes that hold a submission; the next call starts another one."""
-        for transport in (self.transport, self.witness):
-            if isinstance(transport, Worker):
-                transport.close()
+        """End the process that holds a submission; the next call starts another one."""
+        if isinstance(self.transport, Worker):
+            self.transport.close()
 
     @property
     def provides(self) -> tuple[str, ...]:
@@ -131,22 +130,18 @@ def load(
         return
     kind, place = ("module", target) if path is None else ("path", str(path))
     tier = _tier("process" if library and not isolate else isolate, path)
-    with (
-        Worker(
-            kind,
-            place,
-            names,
-            call_seconds=call_seconds,
-            tensors=tensors,
-            tier=tier,
-            alone=alone or library is not None,  # an adapter may have the name of its library
-            python=interpreter(python) if python else HERE,
-        ) as worker,
-        worker.twin() as witness,
-    ):
+    with Worker(
+        kind,
+        place,
+        names,
+        call_seconds=call_seconds,
+        tensors=tensors,
+        tier=tier,
+        alone=alone or library is not None,  # an adapter may have the name of its library
+        python=interpreter(python) if python else HERE,
+    ) as worker:
         loaded = _from_worker(target, place, worker, functions, tier)
-        if library is None:  # a library has nothing to gain
-            loaded.witness = witness
+        loaded.suspect = library is None
         yield loaded
 
 

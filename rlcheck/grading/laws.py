@@ -305,7 +305,7 @@ def ask_again(verdict: Verdict, transport: Transport) -> None:
 
 def ask_elsewhere(
     verdicts: Sequence[Verdict],
-    witness: Transport,
+    transport: Transport,
     seed_of: Callable[[Law], int],
     *,
     seconds: float,
@@ -317,7 +317,7 @@ def ask_elsewhere(
 
     Args:
         verdicts: of one function, at least one.
-        witness: the other process.
+        transport: to the other process.
         seed_of: a law's seed, which chooses its calls; the first law's chooses the order, too.
         seconds: for all calls together; a law whose calls are not reached in them has timed out.
     """
@@ -328,7 +328,7 @@ def ask_elsewhere(
         if verdict.holds and time.monotonic() > until:
             verdict.status, verdict.message = "timed_out", UNWITNESSED
         elif verdict.holds:
-            _repeat(verdict, call, witness, ELSEWHERE)
+            _repeat(verdict, call, transport, ELSEWHERE)
 
 
 def _some(verdict: Verdict, random_seed: int) -> list[Call]:

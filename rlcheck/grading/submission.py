@@ -5,7 +5,6 @@ started for the next call, so that no submission can stop the run.
 """
 
 import contextlib
-import copy
 import json
 import os
 import select
@@ -95,13 +94,6 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def twin(self) -> "Worker":
-        """The transport to another process with the same submission; its first call starts it."""
-        other = copy.copy(self)
-        other._process = other._control = other._socket = other._frames = None
-        other.output = ""
-        return other
 
     def _start(self) -> Greeting:
         self._process, self._control, self._socket = start(self._spec, self._python)
