@@ -1,5 +1,6 @@
 """Tiers of isolation: which can be had, what they hide, and what is said where they cannot."""
 
+import errno
 import os
 import textwrap
 from pathlib import Path
@@ -71,6 +72,31 @@ def test_what_a_tier_hides(tmp_path: Path, tier: str) -> None:
     """
     assert said_by(tmp_path, tier, source) == ("RuntimeError: [] [] [] ['/dev/shm', '/tmp'] /tmp")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("tier", OUTSIDE)
+def test_no_file_that_others_see_can_be_locked_or_watched(tmp_path: Path, tier: str) -> None:
+    source = """
+    import ctypes, fcntl
+    shared = open("/etc/passwd")
+    lock = b"\\0" * 32
+    refused = []
+    for ask in (
+        lambda: fcntl.flock(shared, fcntl.LOCK_SH),
+        lambda: fcntl.lockf(shared, fcntl.LOCK_SH),
+        lambda: fcntl.fcntl(shared, fcntl.F_GETLK, lock),
+        lambda: fcntl.fcntl(shared, fcntl.F_OFD_GETLK, lock),
+        lambda: fcntl.fcntl(shared, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+        lambda: fcntl.fcntl(shared, fcntl.F_NOTIFY, fcntl.DN_ACCESS),
+    ):
+        try:
+            ask()
+        except OSError as error:
+            refused.append(error.errno)
+    watch = ctypes.CDLL(None).inotify_init1(0)
+    raise RuntimeError(f"{refused} {watch} {fcntl.fcntl(shared, fcntl.F_GETFD)}")
+    """
+    assert said_by(tmp_path, tier, source) == f"RuntimeError: {[errno.ENOSYS] * 6} -1 1"
 
 
 @pytest.mark.parametrize("tier", OUTSIDE)

@@ -19,7 +19,7 @@ __all__ = ["INSIDE", "layout", "readable_by_all", "seen"]
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 INSIDE = Path("/run/rlcheck")  # where a worker that is shut off finds its own code
-OWN_CODE = ("worker.py", "wire.py", "tensors.py")
+OWN_CODE = ("worker.py", "wire.py", "tensors.py", "seccomp.py")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 # Of /etc what programs need to run, and no secrets.
 SETTINGS = (

@@ -182,6 +182,8 @@ def main(spec: dict[str, Any], fd: int) -> None:
     sys.argv[:] = [target]
     sys.meta_path.insert(0, _NoReference())
     _limit(spec["memory"], spec["processes"])
+    if spec["tier"] != "process":
+        _load_file("_rlcheck_seccomp", HERE / "seccomp.py").refuse_signals_by_files()
     warnings.simplefilter("ignore")
     try:
         module = _load_submission(kind, target, alone=spec["alone"])
