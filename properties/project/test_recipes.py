@@ -17,7 +17,7 @@ SOLUTION = """
 import numpy as np
 
 def dqn_targets(rewards, terminal, next_q, gamma):
-    return np.asarray(rewards, float) + gamma * np.max(next_q, axis=1)
+    return np.asarray(rewards, float) + gamma * np.where(terminal, 0, np.max(next_q, axis=1))
 """
 
 
