@@ -74,6 +74,11 @@ def long_row(size: int = 100) -> list[float]:
     return [((37 * i) % 97 - 48) / 8 for i in range(size)]
 
 
+def layouts() -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes for tokens one after the other: a vector, one row, or one column."""
+    return st.sampled_from(((-1,), (1, -1), (-1, 1)))
+
+
 def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:
     """Lists of ordinary real numbers."""
     return steps(REALS.__getitem__, 256, min_size=min_size, max_size=max_size)

@@ -25,7 +25,18 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import Refusal, law_of_refusals, refuse
-from .strategies import BOOLEANS, DISCOUNTS, FORMS, REALS, WHOLE, discounts, evenly, forms, steps
+from .strategies import (
+    BOOLEANS,
+    DISCOUNTS,
+    FORMS,
+    REALS,
+    WHOLE,
+    discounts,
+    evenly,
+    forms,
+    long_row,
+    steps,
+)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -344,6 +355,14 @@ SQUARE = Batch(
     ],
     *(2, 0.5, 0.5),
 )
+END_INSIDE = [int(t == 6) for t in range(20)]
+WIDE = Batch(
+    [
+        Stream(long_row(20), long_row(21)[1:], long_row(22)[2:], [0] * 20, [0] * 20, 0.9, 0.95),
+        Stream(long_row(21)[1:], long_row(20), long_row(21)[1:], END_INSIDE, [0] * 20, 0.9, 0.95),
+    ],
+    *(20, 0.9, 0.95),
+)
 
 
 def giants() -> st.SearchStrategy[Stream]:
@@ -534,6 +553,7 @@ def test_one_reward_reaches_back_to_the_start_of_its_episode(
 
 @law(batch=batches())
 @example(batch=SQUARE)
+@example(batch=WIDE)
 @example(batch=Batch([], 3, 0.9, 0.95))
 @example(batch=Batch([Stream([], [], [], [], [])] * 2, 0, 0.9, 0.95))
 def test_advantages_of_a_batch_are_those_of_its_rows(generalized_advantages, batch):
@@ -726,6 +746,7 @@ def test_lambda_return_of_a_constant_reward_is_a_geometric_series(
 
 @law(batch=batches())
 @example(batch=SQUARE)
+@example(batch=WIDE)
 @example(batch=Batch([], 3, 0.9, 0.95))
 @example(batch=Batch([Stream([], [], [], [], [])] * 2, 0, 0.9, 0.95))
 def test_lambda_returns_of_a_batch_are_those_of_its_rows(lambda_returns, batch):

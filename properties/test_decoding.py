@@ -1,6 +1,7 @@
 """Laws of `rlcheck.decoding`."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations, permutations
@@ -88,6 +89,7 @@ LOGITS = (
     *(6.0 * (i * 0.6180339887498949 % 1.0) - 3.0 for i in range(1, 19)),
 )  # 32
 TEMPERATURES = (1.0, 0.5, 2.0, 1.7, 0.7, 0.1, 10.0, 50.0)
+SEARCHED = 12  # tokens whose subsets can be tried
 NUCLEI = (0.7, 0.9, 0.5, 1.0, 0.3, 0.8, 0.6, 0.0, 0.99, 0.1)
 
 
@@ -140,7 +142,7 @@ def chances(gaps: dict[int, Decimal]) -> dict[int, Decimal]:
 
 
 def nucleus(gaps: dict[int, Decimal], top_p: float) -> dict[int, Decimal]:
-    """The smallest set of tokens that reaches the mass, found by trying all sets.
+    """The smallest set of tokens that reaches the mass, found by trying all sets of a few tokens.
 
     Of the sets of that size the likeliest, and of those the one with the lowest indices. Discards
     the example where a mass lies within 1e-9 of top_p.
@@ -149,7 +151,7 @@ def nucleus(gaps: dict[int, Decimal], top_p: float) -> dict[int, Decimal]:
     short = Decimal(0)  # the largest mass that one token fewer can have
     for size in range(1, len(gaps) + 1):
         best, most = (), Decimal(-1)
-        for subset in combinations(sorted(gaps), size):
+        for subset in subsets(share, size):
             mass = precise.add(share[i] for i in subset)
             if precise.PRECISE.subtract(mass, most) > Decimal("1e-30"):
                 best, most = subset, mass
@@ -160,6 +162,13 @@ def nucleus(gaps: dict[int, Decimal], top_p: float) -> dict[int, Decimal]:
             return {i: gaps[i] for i in best}
         short = most
     return gaps
+
+
+def subsets(share: dict[int, Decimal], size: int) -> Iterable[tuple[int, ...]]:
+    """All sets of that size, or of many tokens the likeliest alone."""
+    if len(share) <= SEARCHED:
+        return combinations(sorted(share), size)
+    return [tuple(sorted(share, key=lambda i: (-share[i], i))[:size])]
 
 
 def decoded(case: Decoding) -> list[float]:
@@ -199,6 +208,7 @@ CONTRACT = [1.720, 3.523, 1.987]
 @example(case=Decoding([math.log(p) for p in (0.1, 0.6, 0.3)], 1.0, 9, 0.55, ("top_p",)))
 @example(case=Decoding([3.0, 2.0, 1.0, 0.0], 2.0, 9, 0.8, ("top_p", "temperature")))
 @example(case=Decoding(long_row(97), 1.7, 40, 1.0, ("temperature", "top_k")))
+@example(case=Decoding(long_row(97), 5.0, 90, 0.95, ("temperature", "top_p", "top_k")))
 def test_processors_act_one_after_the_other(decoding_distribution_with_order, case):
     """Each processor acts on the renormalised survivors of the one before it.
 

@@ -27,7 +27,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import BOOLEANS, FORMS, evenly, forms, near, steps, whole_numbers
+from .strategies import BOOLEANS, FORMS, evenly, forms, long_row, near, steps, whole_numbers
 
 NAN, INF = math.nan, math.inf
 
@@ -123,8 +123,8 @@ def uncertain() -> st.SearchStrategy[float]:
 
 
 def group_sizes() -> st.SearchStrategy[int]:
-    """Groups of one, of the usual sizes, and a few larger ones."""
-    return st.sampled_from(SMALL_GROUPS)
+    """Groups of one, of the usual sizes, and larger ones."""
+    return st.one_of(st.sampled_from(SMALL_GROUPS), st.integers(2, 128))
 
 
 def informative(p: float, group_size: int) -> Fraction:
@@ -142,6 +142,8 @@ def assert_relatively_close(got, truth):
 @example(p=1e-300, group_size=8)
 @example(p=1.0 - 1e-16, group_size=8)
 @example(p=1e-9, group_size=2)
+@example(p=0.3, group_size=10)
+@example(p=0.05, group_size=64)
 def test_informative_group_probability_is_exact_at_every_p(
     informative_group_probability, p, group_size
 ):
@@ -527,17 +529,38 @@ def test_equal_rewards_give_exactly_zero(group_advantages, rewards, size, form, 
     assert_same(group_advantages(given, names, scale=scale, eps=eps), [0.0] * 2 * size)
 
 
-@law(drawn=rollouts(), junk=st.sampled_from((NAN, INF, -INF, 1e308, 50.0)), scale=scales())
+@law(
+    drawn=rollouts(),
+    junk=st.sampled_from((NAN, INF, -INF, 1e308, 50.0)),
+    scale=scales(),
+    options=st.sampled_from(({}, {"ddof": 0, "eps": 0.5}, {"eps": 1e-4})),
+)
 # huggingface/trl#5775
-@example(drawn=Rollouts([1.0, 3.0, 0.0], [0, 0, 0], [True, True, False]), junk=NAN, scale="none")
+@example(
+    drawn=Rollouts([1.0, 3.0, 0.0], [0, 0, 0], [True, True, False]),
+    junk=NAN,
+    scale="none",
+    options={},
+)
 # verl-project/verl#6452
 # OpenRLHF/OpenRLHF#1239
-@example(drawn=Rollouts([0.0, 0.0, 2.0], [0] * 3, [False, True, True]), junk=90.0, scale="std")
+@example(
+    drawn=Rollouts([0.0, 0.0, 2.0], [0] * 3, [False, True, True]),
+    junk=90.0,
+    scale="std",
+    options={},
+)
+@example(
+    drawn=Rollouts([1.0, 2.0, 5.0, 9.0], [0] * 4, [True, True, True, False]),
+    junk=9.0,
+    scale="std",
+    options={"ddof": 0, "eps": 0.5},
+)
 # alibaba/ROLL#475
 # alibaba/ROLL#476
-@example(drawn=Rollouts([5.0, 0.0], [0, 0], [True, False]), junk=NAN, scale="batch")
+@example(drawn=Rollouts([5.0, 0.0], [0, 0], [True, False]), junk=NAN, scale="batch", options={})
 def test_rollouts_that_do_not_count_are_outside_every_statistic(
-    group_advantages, drawn, junk, scale
+    group_advantages, drawn, junk, scale, options
 ):
     """A row that is not valid gets 0, and the others what they get without it.
 
@@ -546,10 +569,10 @@ def test_rollouts_that_do_not_count_are_outside_every_statistic(
     rows = np.flatnonzero(drawn.valid)
     rewards = [x if ok else junk for x, ok in zip(drawn.rewards, drawn.valid, strict=True)]
     got = numbers(
-        group_advantages(rewards, drawn.ids, scale=scale, valid=drawn.valid),
+        group_advantages(rewards, drawn.ids, scale=scale, valid=drawn.valid, **options),
         shape=(len(rewards),),
     )
-    truth(drawn.only(rows), scale=scale).check(got[rows])
+    truth(drawn.only(rows), scale=scale, **options).check(got[rows])
     assert_same(np.delete(got, rows), [0.0] * (len(rewards) - len(rows)))
 
 
@@ -715,6 +738,7 @@ def left_out(drawn: Rollouts) -> tuple[Any, Any]:
 @example(drawn=batch([3.0, 0.0, 0.0], ["a", "a", "a"]))
 @example(drawn=batch([1.0, 2.0, 5.0, 9.0], ["a", "A", "a", "A"]))
 @example(drawn=batch([1.0, 2.0, 5.0, 9.0], [-1, 1, -1, 1]))
+@example(drawn=batch(long_row(60), [i % 2 for i in range(60)]))
 def test_leave_one_out_advantage_is_the_mean_lead_over_the_others(leave_one_out_advantages, drawn):
     """An advantage is the reward less the mean of the other rewards of its group.
 

@@ -219,19 +219,34 @@ def test_kl_is_infinite_where_only_p_excludes_a_token(exact_kl_from_logits, pair
     assert_close(got, truth, terms=len(q) * 60.0)
 
 
-@law(table=tables(), axis=st.sampled_from([-1, 0, 1, -2]))
-@example(table=[], axis=-1)
-def test_every_row_of_logits_has_a_divergence_of_its_own(exact_kl_from_logits, table, axis):
+@law(
+    table=tables(),
+    axis=st.sampled_from([-1, 0, 1, -2]),
+    out=st.integers(0, 3),
+    blocks=st.booleans(),
+)
+@example(table=[], axis=-1, out=0, blocks=False)
+@example(table=[[(0.0, 1.0), (2.0, 0.0)]] * 2, axis=-1, out=1, blocks=False)
+@example(table=[[(0.0, 1.0), (2.0, 0.0), (1.0, 1.0)]] * 2, axis=1, out=0, blocks=True)
+def test_every_row_of_logits_has_a_divergence_of_its_own(
+    exact_kl_from_logits, table, axis, out, blocks
+):
     """The sum runs along the chosen axis, row by row; a batch may be empty.
 
-    [B, V] gives [B], or along axis 0 [V, B] does.
+    [B, V] gives [B], or along axis 0 [V, B] does; [A, B, V] gives [A, B]. What q excludes in one
+    row counts in the others.
     """
     width = len(table[0]) if table else 2
-    q, p = np.reshape(table, (-1, width, 2)).transpose(2, 0, 1)
-    truth = [reference.exact_kl_from_logits(a, b) for a, b in zip(q, p, strict=True)]
-    scale = [kl_scale(list(a), list(b)) for a, b in zip(q, p, strict=True)]
-    turned = (q, p) if axis in (-1, 1) else (q.T, p.T)
-    assert_close(exact_kl_from_logits(*turned, axis), np.array(truth), terms=2 * np.array(scale))
+    q, p = np.reshape(table, (-1, width, 2)).transpose(2, 0, 1).copy()
+    if out and len(q):
+        q[out % len(q), -1] = -inf
+    truth = np.array([reference.exact_kl_from_logits(a, b) for a, b in zip(q, p, strict=True)])
+    scale = np.array([kl_scale(list(a), list(b)) for a, b in zip(q, p, strict=True)])
+    if blocks:
+        q, p = np.stack([q, q[::-1]]), np.stack([p, p[::-1]])
+        truth, scale = np.stack([truth, truth[::-1]]), np.stack([scale, scale[::-1]])
+    turned = (np.moveaxis(logits, -1, axis) for logits in (q, p))
+    assert_close(exact_kl_from_logits(*turned, axis), truth, terms=2 * scale)
 
 
 @law(

@@ -770,9 +770,10 @@ def test_every_sequence_has_a_ratio_of_its_own(sequence_logprob_ratio, batch, bl
 
     One sequence [T] gives a number, [A, B, T] gives [A, B].
     """
-    new, old, mask = (np.array([a] * blocks) for a in (batch.new, batch.old, batch.mask))
+    parts = (batch.new, batch.old, batch.mask, np.array(batch.ratios), np.array(batch.sizes))
+    turned = [np.stack([np.roll(part, n, axis=0) for n in range(blocks)]) for part in parts]
+    new, old, mask, truth, sizes = turned
     got = sequence_logprob_ratio(new, old, mask)
-    truth, sizes = np.array([batch.ratios] * blocks), np.array([batch.sizes] * blocks)
     assert_close(got, truth, terms=truth, factor=sizes)
     alone = sequence_logprob_ratio(batch.new[0], batch.old[0], batch.mask[0])
     assert_close(alone, batch.ratios[0], terms=batch.ratios[0], factor=batch.sizes[0])

@@ -391,9 +391,9 @@ def test_expectile_loss_scales_with_the_square(expectile_loss, differences, expe
 
 @law(differences=reals(min_size=1), expectile=expectiles(), copies=st.integers(2, 3))
 def test_expectile_loss_does_not_notice_copies(expectile_loss, differences, expectile, copies):
-    """Repeating all the data leaves the mean as it is."""
+    """Repeating all the data, in a row of its own, leaves the mean as it is."""
     once = floats(expectile_loss(differences, expectile))
-    got = expectile_loss(differences * copies, expectile, reduction="mean")
+    got = expectile_loss([differences] * copies, expectile, reduction="mean")
     assert_close(got, once, terms=2 * once, count=len(differences) * copies)
 
 
@@ -518,13 +518,14 @@ def test_iql_weights_are_cut_off_last(iql_advantage_weights, advantages, beta, m
     assert_close(iql_advantage_weights(advantages, beta, max_weight), expected, terms=scale)
 
 
-@law(advantages=reals())
-@example(advantages=[0.0, 2.0, 1.0])
-def test_iql_weights_default_to_beta_3_and_at_most_100(iql_advantage_weights, advantages):
-    """Left out, β is 3 and the maximum 100."""
-    expected = np.array([math.exp(min(3.0 * a, math.log(100.0))) for a in advantages])
-    scale = 2 * expected * weighted_most(advantages, 3.0, 100.0)
-    assert_close(iql_advantage_weights(advantages), expected, terms=scale)
+@law(advantages=reals(), table=st.booleans())
+@example(advantages=[0.0, 2.0, 1.0], table=False)
+def test_iql_weights_default_to_beta_3_and_at_most_100(iql_advantage_weights, advantages, table):
+    """Left out, β is 3 and the maximum 100; each advantage has its weight, in any shape."""
+    given = [advantages, [a / 2 for a in advantages]] if table else advantages
+    expected = np.exp(np.minimum(3.0 * np.array(given, dtype=float), math.log(100.0)))
+    scale = 2 * expected * weighted_most(given, 3.0, 100.0)
+    assert_close(iql_advantage_weights(given), expected, terms=scale)
 
 
 @law(

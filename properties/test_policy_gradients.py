@@ -291,6 +291,7 @@ def test_token_ratios_are_quotients_of_probabilities(importance_ratios, batch):
 @law(batch=taken())
 @example(batch=batch_of([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [0.5, 0.5]], mask=PAIR * 2))
 @example(batch=batch_of([[0.5], [0.5]], [[0.5], [0.5 * math.exp(-4.0)]], mask=[[1], [0]]))
+@example(batch=LONG_SEQUENCE)
 def test_sequence_ratio_is_the_geometric_mean_of_the_tokens_ratios(importance_ratios, batch):
     """All tokens of a sequence have the geometric mean of the ratios of its active tokens.
 
@@ -544,10 +545,9 @@ class Clip:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keywords that say so; the usual window is left to the defaults."""
-        window = (
-            {} if self.low == self.high == 0.2 else {"clip_low": self.low, "clip_high": self.high}
-        )
+        """The keywords that say so; a bound of 0.2 is left to the defaults."""
+        window = {"clip_low": self.low, "clip_high": self.high}
+        window = {name: bound for name, bound in window.items() if bound != 0.2}
         return window if self.dual is None else {**window, "dual_clip": self.dual}
 
     @property
@@ -577,7 +577,16 @@ class Clip:
 
 def windows() -> st.SearchStrategy[Clip]:
     """Windows around 1, without a dual clip."""
-    bounds = ((0.2, 0.2), (0.2, 0.28), (0.1, 0.3), (0.5, 0.4), (0.9, 4.0), (0.01, 0.02), (0.3, 1e9))
+    bounds = (
+        (0.2, 0.2),
+        (0.2, 0.28),
+        (0.1, 0.2),
+        (0.1, 0.3),
+        (0.5, 0.4),
+        (0.9, 4.0),
+        (0.01, 0.02),
+        (0.3, 1e9),
+    )
     return st.sampled_from([Clip(*b) for b in bounds])
 
 
@@ -613,6 +622,7 @@ def table(ratio: float, advantage: float) -> tuple[Any, Any]:
 
 @law(tokens=surrogates(), clip=windows())
 @example(tokens=table(2.0, 1.0), clip=Clip(0.2, 1e9))  # PufferAI/PufferLib#306
+@example(tokens=table(1.15, 1.0), clip=Clip(0.1, 0.2))
 @example(tokens=(np.array([long_row()]) / 8 + 1, np.array([long_row()[::-1]])), clip=Clip(0.2, 0.3))
 def test_gains_end_at_the_upper_bound_and_costs_at_the_lower(clipped_policy_terms, tokens, clip):
     """A ratio is followed up to 1 + high where A > 0, and down to 1 − low where A < 0.
@@ -834,6 +844,7 @@ def test_token_mean_is_the_mean_of_all_active_tokens(aggregate_token_losses, bat
 # areal-project/AReaL#1346
 @example(batch=batch_of([[2.0, 2.0, 8.0, 8.0]], mask=[[1, 1, 0, 0]]))
 @example(batch=batch_of([[1.0] * 4, [3.0] * 4, [7.0] * 4], mask=[[1] * 4, [1, 0, 0, 0], [0] * 4]))
+@example(batch=batch_of([[float(t) for t in range(70)]] * 2, mask=[[1] * 70, [1, 0] * 35]))
 def test_sequence_mean_is_the_mean_over_rows_of_the_mean_over_tokens(aggregate_token_losses, batch):
     """Under "seq-mean-token-mean" each row with tokens counts the same, whatever its length.
 

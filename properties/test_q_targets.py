@@ -262,12 +262,16 @@ LONG_BATCH = Batch(
     [[0.25, 0.25, 0.5]] * 100,
     0.9,
 )
+MANY_ACTIONS = Batch(
+    [1.0, -1.0], [0, 1], [long_row(18)] * 2, [long_row(20)[2:]] * 2, [_policy([1, 3] * 9)] * 2, 0.9
+)
 
 
 @law(batch=batches())
 @example(batch=Batch([1.0], [1], [[0.0]], [[10.0]], [[1.0]], 0.9))  # navneet-nmk/pytorch-rl#2
 @example(batch=Batch([0.0] * 2, [0] * 2, [[0.0] * 2] * 2, [[1.0, 9.0], [3.0, 2.0]], [], 1.0))
 @example(batch=LONG_BATCH)
+@example(batch=MANY_ACTIONS)
 def test_dqn_target_is_that_of_the_best_single_action(dqn_targets, batch):
     """The target is the largest of those that the single actions would give.
 
@@ -378,6 +382,7 @@ def chosen(batch: Batch) -> list[list[Fraction]]:
 @example(batch=Batch([1.0], [0], [[1.0, 3.0, 2.0]], [[10.0, 4.0, 7.0]], [], 0.5))  # keon #35
 @example(batch=Batch([0.0], [0], [[0.0, 5.0]], [[2.0, 9.0]], [], 1.0))  # ray-project/ray#5731
 @example(batch=LONG_BATCH)
+@example(batch=MANY_ACTIONS)
 def test_double_dqn_evaluates_the_action_that_the_online_network_selects(double_dqn_targets, batch):
     """The online network selects the next action, the target network says what it is worth.
 
@@ -492,6 +497,7 @@ def products(batch: Batch) -> list[list[Fraction]]:
 @law(batch=batches())
 @example(batch=Batch([-0.1], [0], [], [[2.0, 4.0]], [[0.25, 0.75]], 0.9))
 @example(batch=LONG_BATCH)
+@example(batch=MANY_ACTIONS)
 def test_fqe_target_is_the_expectation_under_the_policy(fqe_targets, batch):
     """The next value is the policy's expectation over all actions.
 

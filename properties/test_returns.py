@@ -283,6 +283,7 @@ def target_terms(reward: float, value: float, ended: bool, gamma: float) -> list
 @example(rewards=[1.0, 2.0, 4.0], gamma=0.5)  # mohmdelsayed/streaming-drl#3
 @example(rewards=[1.0, 2.0, 3.0], gamma=0.5)  # Howuhh/faster-trajectory-transformer#9
 @example(rewards=[0.0] * 10 + [1.0], gamma=0.995)  # Denys88/rl_games#356
+@example(rewards=long_row(250), gamma=0.99)
 def test_return_is_the_sum_of_discounted_rewards(discounted_return, rewards, gamma):
     """The reward at time t counts γ^t times.
 
@@ -507,6 +508,7 @@ def test_discounted_td_sum_telescopes(discounted_td_sum, episode):
 
 @law(deltas=reals(), gamma=discounts())
 @example(deltas=[1.0, -1.0], gamma=0.5)
+@example(deltas=long_row(250), gamma=0.99)
 def test_td_sum_is_the_sum_of_discounted_residuals(discounted_td_sum, deltas, gamma):
     """The residual at time t counts γ^t times.
 
@@ -572,7 +574,7 @@ def test_discounted_td_sum_refuses(discounted_td_sum, bad):
 @law(walk=macro_walks())
 @example(walk=MacroWalk([[2.0, 0.0, 0.0], [8.0]], 0.5))  # AVSLab/bsk_rl#248
 @example(walk=MacroWalk([[0.0, 0.0], [1.0, 0.0, 0.0]], 0.9))
-@example(walk=MacroWalk([long_row(1 + i % 5) for i in range(60)], 0.9))
+@example(walk=MacroWalk([long_row(1 + i % 17) for i in range(100)], 0.99))
 def test_macro_actions_return_what_their_primitive_steps_return(semi_markov_return, walk):
     """Cutting a trajectory into macro-actions leaves its return as it is.
 
@@ -664,15 +666,18 @@ def test_target_bootstraps_unless_the_task_ended(collector_target, step, gamma):
     assert_sum(got, target_terms(reward, value, ended, gamma))
 
 
-@law(batch=transitions(), gamma=discounts())
-def test_target_of_each_transition_stands_alone(collector_target, batch, gamma):
-    """In a batch, each transition has the target that it has alone.
+@law(batch=transitions(), rows=st.integers(1, 3), gamma=discounts())
+@example(batch=[(1.0, 8.0, True), (1.0, 8.0, False)] * 2, rows=2, gamma=0.5)
+def test_target_of_each_transition_stands_alone(collector_target, batch, rows, gamma):
+    """In a batch, one row or several, each transition has the target that it has alone.
 
     y_i = r_i + γ (1 − d_i) V'_i
     """
-    rewards, values, ended = ([row[i] for row in batch] for i in range(3))
+    batch = batch[: len(batch) // rows * rows]
+    shape = (len(batch),) if rows == 1 else (rows, len(batch) // rows)
+    rewards, values, ended = (np.reshape([row[i] for row in batch], shape) for i in range(3))
     got = collector_target(rewards, values, gamma=gamma, terminated=ended)
-    assert_sums(got, [target_terms(*row, gamma) for row in batch])
+    assert_sums(got, [target_terms(*row, gamma) for row in batch], shape=shape)
 
 
 @law(batch=transitions(1), junk=st.sampled_from(JUNK), gamma=discounts())
@@ -799,6 +804,7 @@ def test_return_to_go_begins_with_the_return(return_to_go, rewards, gamma):
     gamma=st.sampled_from([0.9, 0.5, 1.0]),
 )
 @example(reward=0.1, length=400, gamma=1.0)
+@example(reward=1.0, length=1200, gamma=0.5)  # γ^t leaves float64
 def test_return_to_go_of_a_constant_reward_is_a_geometric_series(
     return_to_go, reward, length, gamma
 ):

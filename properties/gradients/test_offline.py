@@ -10,7 +10,7 @@ from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 from rlcheck.logprobs import stable_log_softmax
 
-from ..strategies import REALS, reals, steps
+from ..strategies import REALS, layouts, reals, steps
 
 States = list[tuple[list[float], int, float]]
 
@@ -24,21 +24,22 @@ def states() -> st.SearchStrategy[States]:
     return steps(entry, 256, 256, 256, 3, 256, min_size=1, max_size=4)
 
 
-@law(states=states(), shift=st.sampled_from((0.0, 1e6, -1e6)))
+@law(states=states(), shift=st.sampled_from((0.0, 1e6, -1e6)), actions=st.sampled_from((3, 2, 6)))
 # EmptyJackson/unifloral#7: ±0.5 at equal values, where the data action alone would give −1 and 0
-@example(states=[([0.0, 0.0, -2000.0], 0, 1.0)], shift=0.0)
+@example(states=[([0.0, 0.0, -2000.0], 0, 1.0)], shift=0.0, actions=3)
 def test_slope_of_the_cql_penalty_is_softmax_less_onehot(
-    cql_discrete_penalty: Any, states: States, shift: float
+    cql_discrete_penalty: Any, states: States, shift: float, actions: int
 ) -> None:
     """The conservative penalty pushes all values down by their softmax and the data action up.
 
     ∂/∂Q (log Σ exp Q − Q[a]) = softmax(Q) − onehot(a), each state by its own weight; good to the
     rounding of Q itself.
     """
-    q_values, actions, weights = map(list, zip(*states, strict=True))
-    shifted = np.array(q_values) + shift
-    got = cql_discrete_penalty.gradient(shifted, actions, wrt="q_values", weights=weights)
-    truth = np.exp(stable_log_softmax(shifted)) - np.eye(3)[actions]
+    q_values, taken, weights = map(list, zip(*states, strict=True))
+    shifted = np.tile(q_values, 2)[:, :actions] + shift
+    taken = [action % actions for action in taken]
+    got = cql_discrete_penalty.gradient(shifted, taken, wrt="q_values", weights=weights)
+    truth = np.exp(stable_log_softmax(shifted)) - np.eye(actions)[taken]
     scale = np.array(weights)[:, np.newaxis]
     assert_close(got, scale * truth, terms=2 * np.abs(scale), factor=16 + abs(shift))
 
@@ -59,18 +60,22 @@ def test_slopes_of_the_cql_penalty_add_up_to_nothing(
         assert_close(got, np.zeros(3), terms=1.0)
 
 
-@law(differences=reals(min_size=1, max_size=6), expectile=st.sampled_from((0.5, 0.7, 0.9, 0.01)))
-@example(differences=[2.0, -2.0], expectile=0.7)
+@law(
+    differences=reals(min_size=1, max_size=6),
+    expectile=st.sampled_from((0.5, 0.7, 0.9, 0.01)),
+    layout=layouts(),
+)
+@example(differences=[2.0, -2.0], expectile=0.7, layout=(-1,))
 def test_slope_of_the_expectile_loss_is_the_weighted_difference(
-    expectile_loss: Any, differences: list[float], expectile: float
+    expectile_loss: Any, differences: list[float], expectile: float, layout: tuple[int, ...]
 ) -> None:
     """The expectile loss pulls by τ from above and by 1 − τ from below, averaged.
 
     ∂/∂u_i mean |τ − 1[u < 0]| u² = 2 |τ − 1[u_i < 0]| u_i / N.
     """
-    got = expectile_loss.gradient(differences, expectile, wrt="differences")
-    u = np.array(differences)
-    truth = 2 * np.where(u < 0, 1 - expectile, expectile) * u / len(u)
+    u = np.reshape(differences, layout)
+    got = expectile_loss.gradient(u, expectile, wrt="differences")
+    truth = 2 * np.where(u < 0, 1 - expectile, expectile) * u / u.size
     assert_close(got, truth, terms=np.abs(truth))
 
 
