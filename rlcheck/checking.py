@@ -46,8 +46,8 @@ def check(
 
     Raises:
         TypeError: function cannot be called.
-        ValueError: there is no function of that name, examples is below 1, or an expected failure
-            is no law of it.
+        ValueError: there is no function of that name, examples is below 1, or the law or an
+            expected failure is no law of it.
     """
     from rlcheck.grading.grade import grade
 

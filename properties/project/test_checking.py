@@ -74,6 +74,11 @@ def test_an_expected_failure_that_holds_is_lost_so_that_it_is_removed():
         (lambda: rlcheck.check(careless, "returns"), "'returns' names several functions"),
         (lambda: rlcheck.check(careless, SUM, examples=0), "examples is 0; it must be 1 or more"),
         (
+            lambda: rlcheck.check(careless, SUM, law="returns::td_residuals_refuses"),
+            "law is 'returns::td_residuals_refuses', which is no law of what is graded",
+        ),
+        (lambda: rlcheck.check(careless, SUM, law=""), "law is '', which is no law"),
+        (
             lambda: rlcheck.check(careless, SUM, expected_failures={"kl::x": ""}),
             "expected_failures names 'kl::x', which is no law of",
         ),

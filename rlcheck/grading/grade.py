@@ -198,8 +198,8 @@ def grade(
 
     Raises:
         ValueError: the tier or the interpreter cannot be had, `only` holds an unknown name, the
-            assignment's seed lacks its secret, or `expected_failures` names what is no law of what
-            is graded.
+            assignment's seed lacks its secret, or `law` or `expected_failures` names what is no law
+            of what is graded.
     """
     started = time.monotonic()
     if assignment is not None:
@@ -235,6 +235,8 @@ def grade(
             kept_back=assignment.kept_back() if assignment else frozenset(),
             secret=secret() if assignment else "",
         )
+        if law is not None and not any(map(settings.laws, settings.names)):
+            raise ValueError(f"law is {law!r}, which is no law of what is graded")
         if expected_failures is None and library is not None and law is None:
             known = {law.id for name in settings.names for law in settings.laws(name)}
             expected_failures = library.expected_failures(known)
