@@ -74,9 +74,21 @@ def long_row(size: int = 100) -> list[float]:
     return [((37 * i) % 97 - 48) / 8 for i in range(size)]
 
 
-def layouts() -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes for tokens one after the other: a vector, one row, or one column."""
-    return st.sampled_from(((-1,), (1, -1), (-1, 1)))
+def layouts() -> st.SearchStrategy[str]:
+    """How `laid_out` lays out tokens that are drawn one after the other."""
+    return st.sampled_from(("vector", "row", "column", "table", "blocks"))
+
+
+def laid_out(values: Any, layout: str) -> Any:
+    """An array of the values: a vector, a row, a column, two different rows, or a block of them."""
+    vector = np.array(values, dtype=float)
+    if layout == "row":
+        return vector[np.newaxis]
+    if layout == "column":
+        return vector[:, np.newaxis]
+    if layout == "table":
+        return np.stack([vector, vector[::-1]])
+    return np.stack([vector, vector[::-1]])[:, np.newaxis] if layout == "blocks" else vector
 
 
 def reals(min_size: int = 0, max_size: int = MAX_STEPS) -> st.SearchStrategy[list[float]]:

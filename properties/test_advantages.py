@@ -355,11 +355,11 @@ SQUARE = Batch(
     ],
     *(2, 0.5, 0.5),
 )
-END_INSIDE = [int(t == 6) for t in range(20)]
+END_INSIDE, CUT_INSIDE = ([int(t == end) for t in range(20)] for end in (6, 13))
 WIDE = Batch(
     [
         Stream(long_row(20), long_row(21)[1:], long_row(22)[2:], [0] * 20, [0] * 20, 0.9, 0.95),
-        Stream(long_row(21)[1:], long_row(20), long_row(21)[1:], END_INSIDE, [0] * 20, 0.9, 0.95),
+        Stream(long_row(21)[1:], long_row(20), long_row(21)[1:], END_INSIDE, CUT_INSIDE, 0.9, 0.95),
     ],
     *(20, 0.9, 0.95),
 )

@@ -24,7 +24,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from .refusals import law_of_refusals, refuse
-from .strategies import forms, near, reals, steps, whole_numbers
+from .strategies import forms, laid_out, layouts, near, reals, steps, whole_numbers
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 1.5e308  # twice it is beyond float64
@@ -322,16 +322,17 @@ def asymmetric_squares(differences: list[float], expectile: float) -> list[Fract
     return [a + b for a, b in zip(above, below, strict=True)]
 
 
-@law(differences=reals(), expectile=expectiles())
-@example(differences=[-2.0], expectile=0.9)  # Nixtla/utilsforecast#63
-def test_expectile_terms_weigh_both_sides_apart(expectile_loss, differences, expectile):
+@law(differences=reals(), expectile=expectiles(), layout=layouts())
+@example(differences=[-2.0], expectile=0.9, layout="vector")  # Nixtla/utilsforecast#63
+def test_expectile_terms_weigh_both_sides_apart(expectile_loss, differences, expectile, layout):
     """Each difference costs its square, times τ above 0 and 1 − τ below; nothing costs nothing.
 
     |τ − 1[u < 0]| u², in exact rational arithmetic; without differences there are no terms.
     """
-    expected = [nearest_float(x) for x in asymmetric_squares(differences, expectile)]
-    got = expectile_loss(differences, expectile, reduction="none")
-    assert_close(got, expected, terms=np.array(expected))
+    terms = [nearest_float(x) for x in asymmetric_squares(differences, expectile)]
+    expected = laid_out(terms, layout)
+    got = expectile_loss(laid_out(differences, layout), expectile, reduction="none")
+    assert_close(got, expected, terms=expected)
 
 
 @law(differences=reals(min_size=1), expectile=expectiles())
@@ -393,7 +394,8 @@ def test_expectile_loss_scales_with_the_square(expectile_loss, differences, expe
 def test_expectile_loss_does_not_notice_copies(expectile_loss, differences, expectile, copies):
     """Repeating all the data, in a row of its own, leaves the mean as it is."""
     once = floats(expectile_loss(differences, expectile))
-    got = expectile_loss([differences] * copies, expectile, reduction="mean")
+    rows = [differences, *[differences[::-1]] * (copies - 1)]
+    got = expectile_loss(rows, expectile, reduction="mean")
     assert_close(got, once, terms=2 * once, count=len(differences) * copies)
 
 
@@ -454,15 +456,22 @@ def weighted_most(advantages: Any, beta: float, max_weight: float) -> Any:
     return 1.0 + np.minimum(exponents, 800.0 + abs(math.log(max_weight)))
 
 
-@law(counts=counts(), power=st.integers(0, 3), max_weight=st.sampled_from(MAX_WEIGHTS))
-@example(counts=list(range(1, 101)), power=2, max_weight=100.0)
-def test_iql_weights_of_logarithms_are_powers(iql_advantage_weights, counts, power, max_weight):
+@law(
+    counts=counts(),
+    power=st.integers(0, 3),
+    max_weight=st.sampled_from(MAX_WEIGHTS),
+    layout=layouts(),
+)
+@example(counts=list(range(1, 101)), power=2, max_weight=100.0, layout="vector")
+def test_iql_weights_of_logarithms_are_powers(
+    iql_advantage_weights, counts, power, max_weight, layout
+):
     """With A = log n and a whole β the weights are powers of n, cut off at the maximum.
 
-    exp(β log n) = n^β.
+    exp(β log n) = n^β, for each advantage in its place.
     """
-    advantages = [math.log(n) for n in counts]
-    expected = np.array([min(float(n**power), max_weight) for n in counts])
+    advantages = laid_out([math.log(n) for n in counts], layout)
+    expected = laid_out([min(float(n**power), max_weight) for n in counts], layout)
     got = iql_advantage_weights(advantages, float(power), max_weight)
     assert_close(got, expected, terms=2 * expected * weighted_most(advantages, power, max_weight))
 

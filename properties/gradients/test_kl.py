@@ -12,7 +12,7 @@ from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 from rlcheck.logprobs import stable_log_softmax
 
-from ..strategies import REALS, layouts, steps
+from ..strategies import REALS, laid_out, layouts, steps
 from .truths import assert_slope
 
 INF = float("inf")
@@ -54,34 +54,38 @@ def kl_slope(log_q: Any, log_p: Any) -> Any:
     return np.exp(log_q) * (log_ratio - np.dot(np.exp(log_q), log_ratio))
 
 
-@law(pair=pairs(), batch=st.booleans())
+@law(pair=pairs(), axes=st.integers(1, 3))
 def test_slope_of_kl_with_respect_to_what_samples(
-    exact_kl_from_logits: Any, pair: Pair, batch: bool
+    exact_kl_from_logits: Any, pair: Pair, axes: int
 ) -> None:
     """The gradient of KL(q‖p) with respect to the logits of q is q (log q − log p − KL).
 
     In a batch, each row has its own, by its own weight.
     """
     truth = kl_slope(pair.log_q, pair.log_p)
-    if batch:
-        rows, others = [pair.q, pair.p], [pair.p, pair.q]
-        got = exact_kl_from_logits.gradient(rows, others, wrt="q_logits", weights=[1.0, 2.0])
+    if axes > 1:
+        rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
         truth = np.array([truth, 2 * kl_slope(pair.log_p, pair.log_q)])
+        if axes == 3:
+            rows, weights, truth = rows[:, np.newaxis], weights[:, np.newaxis], truth[:, np.newaxis]
+        got = exact_kl_from_logits.gradient(rows, rows[::-1], wrt="q_logits", weights=weights)
     else:
         got = exact_kl_from_logits.gradient(pair.q, pair.p, wrt="q_logits")
     assert_close(got, truth, terms=4 * pair.size)
 
 
-@law(pair=pairs(), batch=st.booleans())
+@law(pair=pairs(), axes=st.integers(1, 3))
 def test_slope_of_kl_with_respect_to_the_other(
-    exact_kl_from_logits: Any, pair: Pair, batch: bool
+    exact_kl_from_logits: Any, pair: Pair, axes: int
 ) -> None:
     """The gradient of KL(q‖p) with respect to the logits of p is p − q, also in a batch."""
     truth = np.exp(pair.log_p) - np.exp(pair.log_q)
-    if batch:
-        rows, others = [pair.q, pair.p], [pair.p, pair.q]
-        got = exact_kl_from_logits.gradient(rows, others, wrt="p_logits", weights=[1.0, 2.0])
+    if axes > 1:
+        rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
         truth = np.array([truth, -2 * truth])
+        if axes == 3:
+            rows, weights, truth = rows[:, np.newaxis], weights[:, np.newaxis], truth[:, np.newaxis]
+        got = exact_kl_from_logits.gradient(rows, rows[::-1], wrt="p_logits", weights=weights)
     else:
         got = exact_kl_from_logits.gradient(pair.q, pair.p, wrt="p_logits")
     assert_close(got, truth, terms=4.0)
@@ -172,13 +176,13 @@ def test_expected_slope_of_k3_is_that_of_the_reversed_divergence(
 
 @law(pair=pairs(), estimator=st.sampled_from(ESTIMATORS), layout=layouts())
 def test_slope_of_a_term_is_that_of_its_formula(
-    kl_penalty_terms: Any, pair: Pair, estimator: str, layout: tuple[int, ...]
+    kl_penalty_terms: Any, pair: Pair, estimator: str, layout: str
 ) -> None:
     """The gradient at a token is 1 for k1, log π − log ref for k2, and 1 − r for k3.
 
     The reference is frozen; whether a gradient flows into it is not asked.
     """
-    log_q, log_p = (np.reshape(row, layout) for row in (pair.log_q, pair.log_p))
+    log_q, log_p = (laid_out(row, layout) for row in (pair.log_q, pair.log_p))
     got = kl_penalty_terms.gradient(log_q, log_p, estimator, wrt="logprobs")
     log_r = log_p - log_q
     truth = {"k1": np.ones(log_r.shape), "k2": -log_r, "k3": -np.expm1(log_r)}[estimator]

@@ -222,7 +222,7 @@ def expectile_loss(differences: Any, expectile: float = 0.7, *, reduction: str =
     if reduction == "mean":
         return algo.compute_value_loss(_batch(column, column)).numpy()
     terms = [algo.compute_value_loss(_batch(row[None], row[None])).numpy() for row in column]
-    return np.array(terms, dtype=np.float32)
+    return np.array(terms, dtype=np.float32).reshape(np.shape(differences))
 
 
 def iql_advantage_weights(advantages: Any, beta: float = 3.0, max_weight: float = 100.0) -> Any:
