@@ -1066,9 +1066,19 @@ def test_an_outcome_decays_by_policy_tokens_alone(masked_advantages, calls, rewa
     assert_close(got, truth, terms=np.abs(truth), count=len(mask))
 
 
+LONG_TRANSCRIPTS = Transcripts(
+    [
+        Transcript(long_row(20), long_row(21)[1:], [int(t % 3 > 0) for t in range(20)], 0.9, 0.95),
+        Transcript(long_row(21)[1:], long_row(20), [int(t % 5 < 3) for t in range(20)], 0.9, 0.95),
+    ],
+    *(20, 0.9, 0.95),
+)
+
+
 @law(table=tables_of_tokens())
 @example(table=Transcripts([], 3, 0.9, 0.95))
 @example(table=Transcripts([Transcript([], [], [])] * 2, 0, 0.9, 0.95))
+@example(table=LONG_TRANSCRIPTS)
 def test_masked_advantages_of_a_batch_are_those_of_its_rows(masked_advantages, table):
     """In a batch time runs along the last axis, and each row is a trajectory of its own.
 

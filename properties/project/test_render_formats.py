@@ -185,6 +185,14 @@ def test_gradescope_shows_points_and_visibility_of_each_law() -> None:
     assert {law.visibility for law in report.laws} == set(visibilities)
 
 
+def test_gradescope_says_where_the_laws_add_up_to_more_than_the_score() -> None:
+    listed = sum(law.points for law in assigned().laws if law.status == "passed")
+    for score, said in ((listed, False), (listed - 0.5, True)):
+        report = msgspec.structs.replace(assigned(), score=score)
+        output = json.loads(render("gradescope", report))["output"]
+        assert ("the laws below add up to more" in output.lower()) == said
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hidden_law_shows_its_name_and_hint_alone(kind: str) -> None:
     hidden = law_of(assigned(), "failed", hidden=True)

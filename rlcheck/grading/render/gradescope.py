@@ -4,6 +4,8 @@ Fields as in https://gradescope-autograders.readthedocs.io/en/latest/specs/. The
 report's own: an all-or-nothing function or a capped group makes it other than the sum of the laws.
 """
 
+import math
+
 import msgspec
 
 from rlcheck.grading.render.cards import as_text
@@ -11,6 +13,9 @@ from rlcheck.grading.report import LawReport, Report
 
 __all__ = ["render"]
 
+BY_WHOLES = (
+    "The laws below add up to more: a function may count as a whole, and a group up to its cap."
+)
 VISIBILITY = {"public": "visible", "hidden": "hidden", "after-due": "after_due_date"}
 
 
@@ -41,7 +46,9 @@ def _summary(report: Report) -> str:
     if report.fault:
         return report.fault
     facts = f"seed {report.seed}, {report.examples} examples a law, rlcheck {report.rlcheck}"
-    return f"{report.score:g} of {report.max_score:g}; {facts}"
+    total = f"{report.score:g} of {report.max_score:g}; {facts}"
+    listed = sum(law.points for law in report.laws if law.status == "passed")
+    return total if math.isclose(listed, report.score, abs_tol=1e-4) else f"{total}\n\n{BY_WHOLES}"
 
 
 def _test(law: LawReport) -> dict[str, object]:
