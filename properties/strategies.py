@@ -116,6 +116,7 @@ def _array_of(dtype: type) -> Callable[[list[Any]], Any]:
 
 
 BOOLEANS = _array_of(np.bool_)  # a vector of zeros and ones as most code keeps its flags
+BYTES = _array_of(np.uint8)
 WHOLE: tuple[int, ...] = (0, 1, -1, 2, -2, 3, -3, 5, -5, 7)
 FORMS: tuple[Callable[[list[Any]], Any], ...] = (
     list,

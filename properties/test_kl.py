@@ -458,7 +458,10 @@ def test_an_impossible_sample_makes_every_moment_infinite(kl_estimator_moments, 
     form=forms(),
 )
 def test_moments_read_any_array_and_leave_it_alone(kl_estimator_moments, whole, form):
-    """Lists, tuples and arrays of any dtype give the same answer, and are not changed."""
+    """Lists, tuples and arrays of any dtype give the same answer, and are not changed.
+
+    In float32 a distribution may miss 1 by 1e-4.
+    """
     single = "int" in str(getattr(form([0]), "dtype", ""))
     p, q = ([1, 0], [1, 0]) if single else map(_in_64ths, zip((1, 1), *whole, strict=True))
     truth = reference.kl_estimator_moments([float(x) for x in p], [float(x) for x in q])
@@ -466,6 +469,9 @@ def test_moments_read_any_array_and_leave_it_alone(kl_estimator_moments, whole, 
     for name in NAMES:
         assert_close(got[name], truth[name], terms=4.0 + truth[name], slack=1e-10)
     assert_untouched(kl_estimator_moments, form(p), form(q))
+    rounded = np.array([0.8, 0.20005], dtype=np.float32)
+    for moment in moments(kl_estimator_moments(rounded, rounded)).values():
+        assert_close(moment, 0.0, terms=1.0, slack=1e-6)
 
 
 def _in_64ths(weights: tuple[int, ...]) -> list[float]:
