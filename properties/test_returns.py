@@ -668,6 +668,7 @@ def test_target_bootstraps_unless_the_task_ended(collector_target, step, gamma):
 
 @law(batch=transitions(), rows=st.integers(1, 3), gamma=discounts())
 @example(batch=[(1.0, 8.0, True), (1.0, 8.0, False)] * 2, rows=2, gamma=0.5)
+@example(batch=[(1.0, 8.0, True), (1.0, 8.0, False)] * 3, rows=3, gamma=0.5)
 def test_target_of_each_transition_stands_alone(collector_target, batch, rows, gamma):
     """In a batch, one row or several, each transition has the target that it has alone.
 
