@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +27,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from . import precise
 from .refusals import law_of_refusals, refuse
 from .strategies import BOOLEANS, FORMS, evenly, forms, long_row, near, steps, whole_numbers
 
@@ -234,7 +236,8 @@ def test_large_group_is_informative_as_often_as_the_rarer_outcome_turns_up(
     """In a large group, all that counts is whether the rarer outcome occurs.
 
     With m = min(p, 1 − p): P = Σ_k C(G, k) (−1)^(k+1) m^k − m^G, whose series is cut off when
-    G m is small, and P → 1 when G m is large.
+    G m is small; P → 1 when G m is large; and between, 1 − (1 − m)^G of fifty digits, where m^G is
+    far below what is asked for.
     """
     m = min(exact(p), 1 - exact(p))
     got = informative_group_probability(p, group_size)
@@ -243,8 +246,9 @@ def test_large_group_is_informative_as_often_as_the_rarer_outcome_turns_up(
         assert_relatively_close(got, series)
     elif group_size * m > 40:
         assert_close(got, 1.0, terms=0.0, slack=RELATIVE)
-    else:  # (1 − m)^G is far above m^G
-        assert_relatively_close(got, exact(-math.expm1(group_size * math.log1p(-float(m)))))
+    else:
+        all_alike = precise.exp(precise.times(Decimal(group_size), precise.log(1 - m)))
+        assert_relatively_close(got, 1 - Fraction(all_alike))
 
 
 @law(k=st.integers(0, 64), group_size=st.integers(1, 4))

@@ -1,5 +1,6 @@
 """Laws of the gradients of `rlcheck.torch.kl`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,24 +55,39 @@ def kl_slope(log_q: Any, log_p: Any) -> Any:
     return np.exp(log_q) * (log_ratio - np.dot(np.exp(log_q), log_ratio))
 
 
+def assert_slope_of_each_row(
+    exact_kl_from_logits: Any,
+    pair: Pair,
+    axes: int,
+    wrt: str,
+    slope: Callable[[Pair], Any],
+    terms: float,
+) -> None:
+    """One row, or two with the distributions exchanged: each has its slope, by its own weight."""
+    rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
+    truth = np.array([slope(pair), 2 * slope(Pair(pair.p, pair.q))])
+    others = rows[::-1]
+    if axes == 1:
+        rows, others, weights, truth = rows[0], others[0], weights[0], truth[0]
+    elif axes == 3:
+        rows, others, weights, truth = (x[:, np.newaxis] for x in (rows, others, weights, truth))
+    got = exact_kl_from_logits.gradient(rows, others, wrt=wrt, weights=weights)
+    assert_close(got, truth, terms=terms)
+
+
 @law(pair=pairs(), axes=st.integers(1, 3))
 def test_slope_of_kl_with_respect_to_what_samples(
     exact_kl_from_logits: Any, pair: Pair, axes: int
 ) -> None:
     """The gradient of KL(q‖p) with respect to the logits of q is q (log q − log p − KL).
 
-    In a batch, each row has its own, by its own weight.
+    In a batch, each row has its own.
     """
-    truth = kl_slope(pair.log_q, pair.log_p)
-    if axes > 1:
-        rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
-        truth = np.array([truth, 2 * kl_slope(pair.log_p, pair.log_q)])
-        if axes == 3:
-            rows, weights, truth = rows[:, np.newaxis], weights[:, np.newaxis], truth[:, np.newaxis]
-        got = exact_kl_from_logits.gradient(rows, rows[::-1], wrt="q_logits", weights=weights)
-    else:
-        got = exact_kl_from_logits.gradient(pair.q, pair.p, wrt="q_logits")
-    assert_close(got, truth, terms=4 * pair.size)
+
+    def slope(row: Pair) -> Any:
+        return kl_slope(row.log_q, row.log_p)
+
+    assert_slope_of_each_row(exact_kl_from_logits, pair, axes, "q_logits", slope, 4 * pair.size)
 
 
 @law(pair=pairs(), axes=st.integers(1, 3))
@@ -79,16 +95,11 @@ def test_slope_of_kl_with_respect_to_the_other(
     exact_kl_from_logits: Any, pair: Pair, axes: int
 ) -> None:
     """The gradient of KL(q‖p) with respect to the logits of p is p − q, also in a batch."""
-    truth = np.exp(pair.log_p) - np.exp(pair.log_q)
-    if axes > 1:
-        rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
-        truth = np.array([truth, -2 * truth])
-        if axes == 3:
-            rows, weights, truth = rows[:, np.newaxis], weights[:, np.newaxis], truth[:, np.newaxis]
-        got = exact_kl_from_logits.gradient(rows, rows[::-1], wrt="p_logits", weights=weights)
-    else:
-        got = exact_kl_from_logits.gradient(pair.q, pair.p, wrt="p_logits")
-    assert_close(got, truth, terms=4.0)
+
+    def slope(row: Pair) -> Any:
+        return np.exp(row.log_p) - np.exp(row.log_q)
+
+    assert_slope_of_each_row(exact_kl_from_logits, pair, axes, "p_logits", slope, 4.0)
 
 
 @law(pair=pairs(), wrt=st.sampled_from(("q_logits", "p_logits")))
