@@ -145,9 +145,10 @@ class Tabular(ActorCritic):
 
 @pytest.fixture(autouse=True)
 def torch_as_it_was() -> Iterator[None]:
-    """Whatever a test does to torch's globals, the next one finds them as they were."""
+    """Each test starts from one thread and one seed, and leaves torch's globals as they were."""
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
     torch.set_rng_state(state)
@@ -666,7 +667,7 @@ def test_without_weights_for_policy_and_entropy_only_values_are_learned(
     with torch.no_grad():
         logits, values, _ = model(seen, seen % 6)
     assert torch.equal(logits, logits[..., :1].expand_as(logits))
-    assert values.abs().min() > 1e-3
+    assert values.abs().max() > 1e-2  # they start at exactly 0
 
 
 def test_the_policys_head_is_left_alone_too_where_it_shares_features_with_the_values() -> None:
