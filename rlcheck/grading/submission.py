@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from rlcheck.grading.calls import Crashed, Raised, TimedOut, Watched
+from rlcheck.grading.cores import on_core, this_core
 from rlcheck.grading.frames import Broken, Ended, Frames
 from rlcheck.grading.interpreter import HERE, Interpreter
 from rlcheck.grading.sandbox import spec_of, start
@@ -52,7 +53,7 @@ class Greeting(msgspec.Struct):
 
 
 class Worker:
-    """The transport to a submission's own process.
+    """The transport to a submission's own process, which shares a core with who asks.
 
     Args:
         kind: "path" for a file or package folder, "module" for a dotted name.
@@ -86,6 +87,7 @@ class Worker:
         self._control: socket.socket | None = None
         self._socket: socket.socket | None = None
         self._frames: Frames | None = None
+        self._core: int | None = None
         self.output = ""  # what the last process that ended had printed last
         self.greeting = self._start()
 
@@ -96,7 +98,9 @@ class Worker:
         self.close()
 
     def _start(self) -> Greeting:
-        self._process, self._control, self._socket = start(self._spec, self._python)
+        self._core = this_core()
+        with on_core(self._core):
+            self._process, self._control, self._socket = start(self._spec, self._python)
         self._frames = Frames(self._socket)
         try:
             return self._greet()
@@ -174,7 +178,8 @@ class Worker:
         """The answer; without one, the process is ended."""
         assert self._frames is not None
         try:
-            return self._frames.ask(question, seconds)
+            with on_core(self._core):
+                return self._frames.ask(question, seconds)
         except TimeoutError:
             self._give_up()
             raise TimedOut(f"the call took more than {seconds:g} s") from None
