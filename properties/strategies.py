@@ -74,9 +74,12 @@ def long_row(size: int = 100) -> list[float]:
     return [((37 * i) % 97 - 48) / 8 for i in range(size)]
 
 
-def layouts() -> st.SearchStrategy[str]:
+LAYOUTS = ("vector", "row", "column", "table", "blocks")
+
+
+def layouts(*among: str) -> st.SearchStrategy[str]:
     """How `laid_out` lays out tokens that are drawn one after the other."""
-    return st.sampled_from(("vector", "row", "column", "table", "blocks"))
+    return st.sampled_from(among or LAYOUTS)
 
 
 def laid_out(values: Any, layout: str) -> Any:

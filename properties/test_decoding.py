@@ -207,6 +207,7 @@ CONTRACT = [1.720, 3.523, 1.987]
 @example(case=Decoding([math.log(p) for p in (0.5, 0.25, 0.15, 0.1)], 1.0, 9, 0.6, ("top_p",)))
 @example(case=Decoding([math.log(p) for p in (0.1, 0.6, 0.3)], 1.0, 9, 0.55, ("top_p",)))
 @example(case=Decoding([3.0, 2.0, 1.0, 0.0], 2.0, 9, 0.8, ("top_p", "temperature")))
+@example(case=Decoding([0.0, -8.0, -9.0], 1.0, 9, 0.999, ("top_p",)))
 @example(case=Decoding(long_row(97), 1.7, 40, 1.0, ("temperature", "top_k")))
 @example(case=Decoding(long_row(97), 5.0, 90, 0.95, ("temperature", "top_p", "top_k")))
 def test_processors_act_one_after_the_other(decoding_distribution_with_order, case):
@@ -272,12 +273,16 @@ def test_ties_with_the_kth_token_stay(decoding_distribution_with_order, ties, lo
     size=st.integers(1, 8),
     kept=st.integers(1, 8),
     level=near(0.0, 1.0, -1e8),
+    short=st.sampled_from((0.5, 1e-5, 1 - 1e-5)),
 )
-@example(size=4, kept=2, level=0.0)
-def test_of_equal_tokens_top_p_keeps_the_first(decoding_distribution_with_order, size, kept, level):
+@example(size=4, kept=2, level=0.0, short=0.5)
+@example(size=2, kept=1, level=0.0, short=0.0)  # the mass reaches top_p exactly
+def test_of_equal_tokens_top_p_keeps_the_first(
+    decoding_distribution_with_order, size, kept, level, short
+):
     """Of V equal tokens top_p keeps the first ⌈V top_p⌉."""
     kept = min(kept, size)
-    top_p = (kept - 0.5) / size
+    top_p = (kept - short) / size
     got = decoding_distribution_with_order(
         [level] * size, temperature=1.0, top_k=1, top_p=top_p, order=["top_p"]
     )

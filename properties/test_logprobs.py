@@ -348,6 +348,11 @@ LONG_RESPONSE = Responses(
     [[t % 4 for t in range(100)]],
     [[int(t % 3 > 0) for t in range(100)]],
 )
+LARGE_VOCABULARY = Responses(
+    [[[(7 * t + 3 * v) % 19 / 4 for v in range(300)] for t in range(4)]],
+    [[0, 299, 128, 256]],
+    [[0, 1, 1, 1]],
+)
 OFFSET = Responses([[[1e6, 1e6 + 1, 1e6 + 2], [0.0, 0.0, 0.0]]], [[0, 0]], [[0, 1]])
 
 
@@ -355,6 +360,7 @@ OFFSET = Responses([[[1e6, 1e6 + 1, 1e6 + 2], [0.0, 0.0, 0.0]]], [[0, 0]], [[0, 
 @example(batch=ONE_HOT)  # wyf3/llm_related#33, verl-project/verl#3287
 @example(batch=OFFSET)  # ml-explore/mlx#4169
 @example(batch=LONG_RESPONSE)
+@example(batch=LARGE_VOCABULARY)
 def test_each_token_is_scored_by_the_logits_before_it(causal_response_logprobs, batch):
     """The logits at t give the log-probability of the token at t + 1.
 
@@ -614,7 +620,12 @@ def test_without_tokens_there_is_no_perplexity(masked_sequence_metrics, rows, le
 @law(row=steps((-800.0, -1e5, -1e308, -1.7e308, 0.0).__getitem__, 5, min_size=1, max_size=6))
 @example(row=[-1.7e308, -1.7e308])
 def test_improbable_sequences_have_infinite_perplexity(masked_sequence_metrics, row):
-    """A sum or perplexity beyond float64 is infinite, and never NaN."""
+    """A sum or perplexity beyond float64 is infinite, and never NaN.
+
+    A sequence with an impossible token has the sum −∞ and the perplexity ∞.
+    """
+    impossible = metrics(masked_sequence_metrics([[*row, -inf]], [[1] * (len(row) + 1)]))
+    assert_same(list(impossible), [[len(row) + 1], [-inf], [inf]])
     got = masked_sequence_metrics([row], [[1] * len(row)])
     _, logprob, perplexity = metrics(got)
     summed = sum(map(exact, row))
@@ -711,6 +722,7 @@ LONG_SEQUENCE = Rescored(
 
 @law(batch=rescored())
 @example(batch=Rescored(np.array([[-1.0, nan]]), np.array([[-2.0, -inf]]), np.array([[1, 0]])))
+@example(batch=Rescored(np.array([[0.5, 2.0]]), np.array([[0.25, -1.0]]), np.array([[1, 1]])))
 @example(batch=LONG_SEQUENCE)
 def test_sequence_ratio_is_the_product_of_its_tokens_ratios(sequence_logprob_ratio, batch):
     """The ratio of a sequence is the product of the ratios of its active tokens.

@@ -39,6 +39,7 @@ REFUSALS = {
         refuse([("assistant", math.inf)], says="segments[0] tokens is inf"),
         refuse([("assistant", 3), ("tool", "2")], says="segments[1] tokens is '2'"),
         refuse([("assistant", 3), ("tool", None)], says="segments[1] tokens is None"),
+        refuse([("assistant", 3), ("tool", 2, 1)], says="segments[1] is ('tool', 2, 1)"),
         refuse([("user", 3), ("tool", 2)], says="segments has 0 assistant tokens of 5"),
         refuse([("assistant", 0), ("tool", 2)], says="segments has 0 assistant tokens of 2"),
         refuse([("assistant", 0)], says="segments has 0 assistant tokens of 0"),

@@ -306,7 +306,7 @@ def test_cql_discrete_penalty_refuses(cql_discrete_penalty, bad):
 
 # --- expectile regression ----------------------------------------------------------------------
 
-EXPECTILES = (0.7, 0.5, 0.9, 0.1, 0.25, 0.99, 0.01)
+EXPECTILES = (0.7, 0.5, 0.9, 0.1, 0.25, 0.999, 0.001)
 
 
 def expectiles() -> st.SearchStrategy[float]:
@@ -447,7 +447,7 @@ def test_expectile_loss_refuses(expectile_loss, bad):
 # --- advantage weights -------------------------------------------------------------------------
 
 BETAS = (3.0, 1.0, 0.0, 0.5, 10.0, 0.125)
-MAX_WEIGHTS = (100.0, 1.0, 0.5, 20.0, 1e300, 1e-3)
+MAX_WEIGHTS = (100.0, 1.0, 0.5, 20.0, 1000.0, 1e300, 1e-3)
 
 
 def weighted_most(advantages: Any, beta: float, max_weight: float) -> Any:
@@ -611,6 +611,9 @@ def frequent(row: list[int], ratio: float) -> list[bool]:
 
 @law(row=occurrences(), ratio=ratios(), scale=st.sampled_from(SCALES))
 @example(row=[1, 2, 0], ratio=0.548, scale=1e-9)
+@example(row=[1, 2, 4], ratio=0.5, scale=1.0)  # what reaches the ratio is supported
+@example(row=[1, 2, 4], ratio=0.25 + 1e-6, scale=1.0)
+@example(row=[1, 2, 4], ratio=0.25 - 1e-6, scale=1.0)
 @example(row=[i % 13 for i in range(100)], ratio=0.548, scale=0.1)
 def test_support_is_relative_to_the_most_frequent_action(behavior_support_mask, row, ratio, scale):
     """An action is supported if it is at least `ratio` times as likely as the likeliest one.

@@ -275,6 +275,7 @@ LONG_SEQUENCE = batch_of(
 # NovaSky-AI/SkyRL#758
 @example(batch=batch_of([[0.5, math.exp(-3.0)]], [[0.5, 1.0]], mask=[[1, 0]]))
 @example(batch=batch_of([[0.5]], [[0.5 + 2.0**-30]], mask=[[1]]))
+@example(batch=batch_of([[1.5, 3.0]], [[1.25, 0.5]], mask=[[1, 1]]))  # densities
 @example(batch=LONG_SEQUENCE)
 def test_token_ratios_are_quotients_of_probabilities(importance_ratios, batch):
     """A token's ratio is its probability under the new policy over that under the old one.
@@ -762,7 +763,7 @@ def test_clipped_policy_terms_refuse(clipped_policy_terms, bad):
 
 # --- aggregation -------------------------------------------------------------------------------
 
-LENGTHS = (4, 1, 3, 1000)
+LENGTHS = (4, 1, 3, 4096)
 NO_ROWS = Batch((np.zeros((0, 2)),), np.zeros((0, 2), dtype=np.int64))
 
 

@@ -327,9 +327,19 @@ def _end_early(flag: str) -> Callable[[dict[str, Any], int], None]:
     return plant
 
 
-def _tokens(ids: list[int], logprobs: list[float]) -> Callable[[dict[str, Any], int], None]:
+def _tokens(ids: list[Any], logprobs: list[float]) -> Callable[[dict[str, Any], int], None]:
     def plant(record: dict[str, Any], at: int) -> None:
         _turn(record, at).update(token_ids=ids, token_logprobs=logprobs)
+
+    return plant
+
+
+def _sum_to(logprob: float, logprobs: list[float]) -> Callable[[dict[str, Any], int], None]:
+    """Tokens beside the log-probability of their turn."""
+
+    def plant(record: dict[str, Any], at: int) -> None:
+        _tokens([3] * len(logprobs), logprobs)(record, at)
+        _turn(record, at)["behavior_logprob"] = logprob
 
     return plant
 
@@ -385,10 +395,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault("numbers", "skip one", _skip_a_number),
     *_in_turn("observation", "observation", ABSENT),
     *_in_turn("action", "action", ABSENT),
-    *_in_turn("logprob", "behavior_logprob", ABSENT, math.nan, -math.inf, math.inf, 0.5),
+    *_in_turn("logprob", "behavior_logprob", ABSENT, math.nan, -math.inf, math.inf, 0.5, 1e-6),
     *_in_turn("logprob", "behavior_logprob", None, "-1", [-1.0]),
     Fault("logprob", "is not the sum of its tokens", _tokens([1, 2], [-100.0, -2.0])),
     Fault("logprob", "has tokens that sum to NaN", _tokens([1, 2], [-1.0, math.nan])),
+    Fault("logprob", "is below the sum of its tokens", _sum_to(-3.0, [-1.0, -1.0])),
+    Fault("logprob", "is little above the sum", _sum_to(-1.5, [-1.0, -0.5625])),
+    Fault("logprob", "is little below the sum", _sum_to(-1.5, [-1.0, -0.4375])),
+    Fault("logprob", "has a token above 0", _sum_to(-1.0, [-2.0, 1.0])),
+    Fault("logprob", "has half a token id", _tokens([0.5], [-1.0])),
     *_in_turn("reward", "reward", ABSENT, math.nan, math.inf, -math.inf, None, "1", [1.0]),
     *_in_turn("end", "terminated", ABSENT, 0, 1, None, "False", 0.0),
     *_in_turn("end", "truncated", ABSENT, 0, 1, None, "False", 1.0),
@@ -666,17 +681,19 @@ def test_stop_reason_agrees_with_the_flags(validate_rollout_record, rollout, rea
 
 @law(
     versions=steps(lambda version: version, 6, min_size=1, max_size=4),
-    lead=st.integers(0, 3),
+    lead=st.integers(-6, 3),
     limit=st.integers(0, 5),
 )
 @example(versions=[3, 3, 4], lead=1, limit=1)  # verl-project/verl#7569
 @example(versions=[0], lead=1, limit=0)  # ViperEkura/AstrAI#59
+@example(versions=[4, 5], lead=-3, limit=0)
 def test_turn_is_stale_beyond_the_limit_and_not_at_it(
     validate_rollout_record, versions, lead, limit
 ):
     """A turn is stale when the learner is further ahead of it than max_staleness.
 
-    learner_version − version > max_staleness for the version of each turn, not of the last.
+    learner_version − version > max_staleness for the version of each turn, not of the last; a
+    turn that is newer than the learner is not stale.
     """
     turns = tuple(replace(ONE_TURN.turns[0], version=version) for version in versions)
     learner = max(versions) + lead
@@ -798,19 +815,23 @@ ROW_FAULTS: tuple[tuple[str, Any], ...] = (
     ("old_logprobs", -math.inf),
     ("old_logprobs", math.inf),
     ("old_logprobs", 0.5),
+    ("old_logprobs", 1e-6),
     ("ref_logprobs", math.nan),
     ("ref_logprobs", math.inf),
-    ("ref_logprobs", 1e-3),
+    ("ref_logprobs", 1e-6),
     ("response_ids", -1),
     ("response_ids", -100),
     ("response_mask", 2),
     ("response_mask", -1),
     ("sequence_rewards", math.nan),
     ("sequence_rewards", math.inf),
+    ("sequence_rewards", -math.inf),
     ("terminated", 2),
+    ("terminated", 0.5),
     ("truncated", -1),
     ("stop_reason", None),
     ("stop_reason", ""),
+    ("stop_reason", 3),
 )
 
 

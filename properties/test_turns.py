@@ -69,6 +69,7 @@ REFUSALS = {
         refuse({"a": 0.5, "b": -1e-3}, {"a": 0}, 0, says="string_probabilities['b'] is -0.001"),
         refuse({"a": 0.6, "b": 0.5}, {"a": 0}, 0, says="string_probabilities sums to 1.1"),
         refuse({"a": 1.0, "b": 1e-6}, {"a": 0, "b": 0}, 0, says="string_probabilities sums to 1.0"),
+        refuse({"a": 1.0, "b": 1e-8}, {"a": 0}, 0, says="string_probabilities sums to 1.0"),
         refuse({"a": 2.0}, {"a": 0}, 1, says="string_probabilities sums to 2.0"),
         refuse({"a": 1.0, "b": 0.5, "c": -0.5}, {"a": 0}, 0, says="string_probabilities['c']"),
         refuse({"a": math.nan}, {"a": 0}, 0, says="string_probabilities['a'] is nan"),
@@ -377,6 +378,7 @@ def test_turn_probability_ratio_refuses(turn_probability_ratio, bad):
 
 @law(language=languages())
 @example(language=Language({"open red": 0.5, "Open red": 0.25}, {"open red": 0}, 0, True))
+@example(language=Language({"zero": 0.5, "nought": 0.25}, {"zero": 0, "nought": "0"}, "0", False))
 @example(
     language=Language(
         dict.fromkeys(map(str, range(100)), 1 / 128), {str(i): i % 3 for i in range(100)}, 1, True
@@ -462,7 +464,7 @@ def test_semantic_probability_at_its_ends(semantic_action_probability, excess, o
     """An action that every string means has the whole sum, one that none means has 0.
 
     The sum may miss 1 by rounding, up to 1 + 1e-9, and may lie anywhere below; strings of
-    probability 0 and an empty language are fine.
+    probability 0 and an empty language are fine. Unknown strings do not mean the action None.
     """
     probabilities = {"go": 1.0 + excess} | {f"s{i}": 0.0 for i in range(others)}
     meanings = dict.fromkeys(probabilities, "go")
@@ -471,6 +473,7 @@ def test_semantic_probability_at_its_ends(semantic_action_probability, excess, o
     assert_close(got, 1.0 + excess, terms=1.0)
     assert_same(semantic_action_probability(probabilities, parser, "stay"), 0.0)
     assert_same(semantic_action_probability({}, parser, "go"), 0.0)
+    assert_same(semantic_action_probability({"what": 0.5}, parser, None), 0.0)
 
 
 @law(language=languages(), kind=st.sampled_from((np.float32, np.float64, np.float16)))

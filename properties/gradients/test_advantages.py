@@ -1,6 +1,6 @@
 """Laws of the gradients of `rlcheck.torch.advantages`."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,33 +11,51 @@ from rlcheck import advantages as reference
 from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 
-from ..strategies import REALS, discounts, steps
+from ..strategies import REALS, discounts, laid_out, layouts, steps
 from .truths import adjoint, assert_finite
 
 NAN, INF = float("nan"), float("inf")
 HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand where nothing is read
 
 
-@dataclass(frozen=True)
 class Stream:
-    """[T] flags of a stream of steps, numbers beside them, and weights of its advantages."""
+    """Flags of streams of steps along the last axis, numbers, and weights of the advantages."""
 
-    terminated: list[int]
-    truncated: list[int]
-    numbers: list[float]
-    weights: list[float]
+    def __init__(
+        self,
+        terminated: Sequence[int],
+        truncated: Sequence[int],
+        numbers: Sequence[float],
+        weights: Sequence[float],
+        layout: str = "vector",
+    ) -> None:
+        self._given = (terminated, truncated, numbers, weights, layout)
+        self.terminated, self.truncated = (
+            laid_out(flags, layout) == 1 for flags in (terminated, truncated)
+        )
+        self.numbers, self.weights = (laid_out(values, layout) for values in (numbers, weights))
+
+    def __repr__(self) -> str:
+        return f"Stream{self._given}"
 
     @property
     def size(self) -> float:
         return float(np.abs(self.weights).sum())
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        return {"terminated": self.terminated, "truncated": self.truncated}
 
 
 def streams() -> st.SearchStrategy[Stream]:
     def step(terminated: int, truncated: int, number: int, weight: int) -> tuple[Any, ...]:
         return int(terminated == 3), int(truncated == 3), REALS[number], REALS[weight]
 
-    return steps(step, 4, 4, 256, 256, min_size=1, max_size=6).map(
-        lambda entries: Stream(*map(list, zip(*entries, strict=True)))
+    drawn = steps(step, 4, 4, 256, 256, min_size=1, max_size=6)
+    return st.builds(
+        lambda entries, layout: Stream(*zip(*entries, strict=True), layout),
+        drawn,
+        layouts("vector", "row", "column", "table"),
     )
 
 
@@ -61,16 +79,15 @@ def test_slope_of_advantages_is_what_a_unit_does(
 
     ∂/∂x_j Σ_t w_t A_t(x) = Σ_t w_t A_t(e_j), for x the rewards, the values or the next values.
     """
-    flags = {"terminated": stream.terminated, "truncated": stream.truncated}
     arrays = dict.fromkeys(("rewards", "values", "next_values"), stream.numbers)
     got = generalized_advantages.gradient(
-        *arrays.values(), gamma, lam, **flags, wrt=wrt, weights=stream.weights
+        *arrays.values(), gamma, lam, **stream.flags, wrt=wrt, weights=stream.weights
     )
-    zero = np.zeros(len(stream.numbers))
+    zero = np.zeros(stream.numbers.shape)
 
     def answer(unit: Any) -> Any:
         units = [unit if name == wrt else zero for name in arrays]
-        return reference.generalized_advantages(*units, gamma, lam, **flags)
+        return reference.generalized_advantages(*units, gamma, lam, **stream.flags)
 
     assert_close(got, adjoint(answer, stream.weights), terms=4 * stream.size)
 
@@ -82,30 +99,32 @@ def test_a_terminal_gets_no_gradient_into_its_next_value(
     generalized_advantages: Any, stream: Stream, hidden: float
 ) -> None:
     """The next value of a true ending gets a gradient of exactly 0, whatever stands there."""
-    terminal = np.array(stream.terminated) == 1
-    following = np.where(terminal, hidden, stream.numbers)
+    following = np.where(stream.terminated, hidden, stream.numbers)
     got = generalized_advantages.gradient(
         *(stream.numbers, stream.numbers, following, 0.9, 0.8),
-        terminated=stream.terminated,
-        truncated=stream.truncated,
+        **stream.flags,
         wrt="next_values",
         weights=stream.weights,
     )
-    assert_finite(got, shape=terminal.shape)
-    assert_same(got, np.where(terminal, 0.0, got))
+    assert_finite(got, shape=following.shape)
+    assert_same(got, np.where(stream.terminated, 0.0, got))
 
 
-@law(stream=streams(), wrt=st.sampled_from(("rewards", "values", "next_values")))
-def test_lambda_returns_are_constants(lambda_returns: Any, stream: Stream, wrt: str) -> None:
+@law(
+    stream=streams(),
+    gamma=discounts(),
+    lam=discounts(),
+    wrt=st.sampled_from(("rewards", "values", "next_values")),
+)
+def test_lambda_returns_are_constants(
+    lambda_returns: Any, stream: Stream, gamma: float, lam: float, wrt: str
+) -> None:
     """No gradient flows through a λ-return into the values that it bootstraps from."""
-    numbers = stream.numbers
+    numbers = (stream.numbers,) * 3
     got = lambda_returns.gradient(
-        *(numbers, numbers, numbers, 0.9, 0.8),
-        terminated=stream.terminated,
-        truncated=stream.truncated,
-        wrt=wrt,
+        *numbers, gamma, lam, **stream.flags, wrt=wrt, weights=stream.weights
     )
-    assert_same(got, np.zeros(len(numbers)))
+    assert_same(got, np.zeros(stream.numbers.shape))
 
 
 @law(
@@ -131,17 +150,17 @@ def test_slope_of_masked_advantages_is_what_a_unit_does(
     Values of other tokens get exactly 0, whatever stands there; their rewards get the gradient
     of the policy token before them.
     """
-    mask = np.array(stream.terminated)
-    values = np.where(mask == 1, stream.numbers, hidden)
+    mask = stream.terminated
+    values = np.where(mask, stream.numbers, hidden)
     got = masked_advantages.gradient(
         stream.numbers, values, mask, gamma, lam, wrt=wrt, weights=stream.weights
     )
-    zero = np.zeros(len(mask))
+    zero = np.zeros(mask.shape)
 
     def answer(unit: Any) -> Any:
-        units = (unit, zero) if wrt == "token_rewards" else (zero, np.where(mask == 1, unit, 0.0))
+        units = (unit, zero) if wrt == "token_rewards" else (zero, np.where(mask, unit, 0.0))
         return reference.masked_advantages(*units, mask, gamma, lam)
 
     assert_close(got, adjoint(answer, stream.weights), terms=4 * stream.size)
     if wrt == "values":
-        assert_same(np.asarray(got)[mask == 0], np.zeros((mask == 0).sum()))
+        assert_same(np.asarray(got)[~mask], np.zeros((~mask).sum()))

@@ -67,18 +67,29 @@ def test_slope_of_centred_advantages_is_the_centred_weight(
     scale=st.sampled_from(("std", "batch", "none")),
     ddof=st.sampled_from((0, 1)),
     eps=st.sampled_from((1e-6, 0.5)),
+    left_out=st.sampled_from((None, 3, 2)),
 )
 def test_slope_of_group_advantages_agrees_with_finite_differences(
-    group_advantages: Any, first: int, stride: int, count: int, scale: str, ddof: int, eps: float
+    group_advantages: Any,
+    first: int,
+    stride: int,
+    count: int,
+    scale: str,
+    ddof: int,
+    eps: float,
+    left_out: int | None,
 ) -> None:
     """The gradient of scaled advantages is what their values say when a reward moves a little.
 
-    The deviation by which they are divided moves too. Rewards differ by more than half.
+    The deviation by which they are divided moves too. Rewards differ by more than half, and
+    some rollouts may not count.
     """
     rewards = ((first + stride * np.arange(2 * count)) % 97) / 16.0 + np.arange(2 * count)
     ids = [0, 1] * count
     weights = 1.0 + np.arange(2 * count) % 3
     options: dict[str, Any] = {"scale": scale, "ddof": ddof, "eps": eps}
+    if left_out is not None:
+        options["valid"] = np.arange(2 * count) != left_out
     got = group_advantages.gradient(rewards, ids, **options, wrt="rewards", weights=weights)
 
     def value(x: Any) -> Any:

@@ -63,7 +63,10 @@ def assert_slope_of_each_row(
     slope: Callable[[Pair], Any],
     terms: float,
 ) -> None:
-    """One row, or two with the distributions exchanged: each has its slope, by its own weight."""
+    """One row, or two with the distributions exchanged: each has its slope, by its own weight.
+
+    Of two axes, the alternatives may run along either.
+    """
     rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
     truth = np.array([slope(pair), 2 * slope(Pair(pair.p, pair.q))])
     others = rows[::-1]
@@ -73,6 +76,9 @@ def assert_slope_of_each_row(
         rows, others, weights, truth = (x[:, np.newaxis] for x in (rows, others, weights, truth))
     got = exact_kl_from_logits.gradient(rows, others, wrt=wrt, weights=weights)
     assert_close(got, truth, terms=terms)
+    if axes == 2:
+        got = exact_kl_from_logits.gradient(rows.T, others.T, axis=0, wrt=wrt, weights=weights)
+        assert_close(got, truth.T, terms=terms)
 
 
 @law(pair=pairs(), axes=st.integers(1, 3))

@@ -11,7 +11,7 @@ from rlcheck import logprobs as reference
 from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 
-from ..strategies import REALS, steps
+from ..strategies import REALS, laid_out, layouts, steps
 
 NAN, INF = float("nan"), float("inf")
 HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand behind a mask
@@ -35,23 +35,30 @@ def rows(min_size: int = 1) -> st.SearchStrategy[Row]:
 
 
 def softmax(logits: Any) -> Any:
+    """[..., V] probabilities along the last axis."""
     return np.exp(reference.stable_log_softmax(logits))
 
 
-@law(row=rows(), shift=st.sampled_from(SHIFTS))
-@example(row=Row([800.0, 0.0], [0.0, 1.0]), shift=0.0)
+@law(
+    row=rows(), shift=st.sampled_from(SHIFTS), layout=layouts(), axis=st.sampled_from((None, 0, -1))
+)
+@example(row=Row([800.0, 0.0], [0.0, 1.0]), shift=0.0, layout="vector", axis=None)
+@example(row=Row([2.0, 0.0], [1.0, 2.0]), shift=0.0, layout="table", axis=0)
 def test_slope_of_log_softmax_is_the_weight_less_the_probability(
-    stable_log_softmax: Any, row: Row, shift: float
+    stable_log_softmax: Any, row: Row, shift: float, layout: str, axis: int | None
 ) -> None:
     """The gradient of weighted log-probabilities is each weight less its share of the sum.
 
-    ∂/∂x_i Σ_j w_j log p_j = w_i − p_i Σ_j w_j, at any common offset of the logits; good to the
-    rounding of the logits themselves.
+    ∂/∂x_i Σ_j w_j log p_j = w_i − p_i Σ_j w_j, at any common offset of the logits and along any
+    axis; good to the rounding of the logits themselves.
     """
-    logits, weights = np.array(row.logits) + shift, np.array(row.weights)
-    got = stable_log_softmax.gradient(logits, wrt="logits", weights=weights)
-    truth = weights - softmax(logits) * weights.sum()
-    terms = np.abs(weights) + np.abs(weights).sum()
+    logits, weights = laid_out(row.logits, layout) + shift, laid_out(row.weights, layout)
+    truth = weights - softmax(logits) * weights.sum(-1, keepdims=True)
+    terms = np.abs(weights) + np.abs(weights).sum(-1, keepdims=True)
+    options = {} if axis is None else {"axis": axis}
+    turned = [np.moveaxis(x, -1, -1 if axis is None else axis) for x in (logits, weights)]
+    got = stable_log_softmax.gradient(turned[0], **options, wrt="logits", weights=turned[1])
+    truth, terms = (np.moveaxis(x, -1, -1 if axis is None else axis) for x in (truth, terms))
     assert_close(got, truth, terms=terms, factor=1 + abs(shift))
 
 
@@ -69,7 +76,7 @@ def test_an_impossible_token_does_not_spoil_the_slope(stable_log_softmax: Any, r
 
 @dataclass(frozen=True)
 class Response:
-    """[1, L, 3] logits, [1, L] ids, a mask, and [1, L − 1] weights that are 0 outside it."""
+    """[B, L, 3] logits, [B, L] ids, a mask, and [B, L − 1] weights that are 0 outside it."""
 
     logits: Any
     ids: Any
@@ -81,26 +88,26 @@ def responses() -> st.SearchStrategy[Response]:
     def entry(a: int, b: int, c: int, token: int, active: int, weight: int) -> tuple[Any, ...]:
         return [REALS[a], REALS[b], REALS[c]], token, active, REALS[weight]
 
-    def build(tokens: list[tuple[Any, ...]]) -> Response:
-        logits, ids, mask, weights = map(list, zip(*tokens, strict=True))
-        mask[0] = 0
-        active = np.array(mask[1:])
+    def build(tokens: list[tuple[Any, ...]], rows: int) -> Response:
+        batch = [tokens, tokens[::-1]][:rows]
+        logits, ids, mask, weights = (
+            np.array([[token[part] for token in row] for row in batch]) for part in range(4)
+        )
+        mask[:, 0] = 0
         return Response(
-            np.array([logits], dtype=np.float64),
-            np.array([ids]),
-            np.array([mask]),
-            np.where(active == 1, np.array(weights)[1:], 0.0)[np.newaxis],
+            logits.astype(np.float64), ids, mask, np.where(mask == 1, weights, 0.0)[:, 1:]
         )
 
-    return steps(entry, 256, 256, 256, 3, 2, 256, min_size=1, max_size=5).map(build)
+    drawn = steps(entry, 256, 256, 256, 3, 2, 256, min_size=1, max_size=5)
+    return st.builds(build, drawn, st.sampled_from((1, 2)))
 
 
 def onehot_less_softmax(case: Response) -> Any:
-    """[1, L, 3] the gradient of the weighted log-probabilities of the response."""
+    """[B, L, 3] the gradient of the weighted log-probabilities of the responses."""
     truth = np.zeros(case.logits.shape)
-    for t, weight in enumerate(case.weights[0]):
+    for (b, t), weight in np.ndenumerate(case.weights):
         if weight:
-            truth[0, t] = weight * (np.eye(3)[case.ids[0, t + 1]] - softmax(case.logits[0, t]))
+            truth[b, t] = weight * (np.eye(3)[case.ids[b, t + 1]] - softmax(case.logits[b, t]))
     return truth
 
 
@@ -148,40 +155,62 @@ def test_rows_outside_the_response_get_no_gradient_whatever_they_hold(
 
 @dataclass(frozen=True)
 class Masked:
-    """[1, T] log-probabilities, their mask, and what stands behind it."""
+    """Log-probabilities of tokens along the last axis, and their mask."""
 
-    logprobs: list[float]
-    old: list[float]
-    mask: list[int]
+    logprobs: Any
+    old: Any
+    mask: Any
 
-    def hidden_by(self, value: float, entries: list[float]) -> list[float]:
-        return [x if m else value for x, m in zip(entries, self.mask, strict=True)]
+    def hidden_by(self, value: float, entries: Any) -> Any:
+        return np.where(self.mask == 1, entries, value)
+
+    @property
+    def weights(self) -> Any:
+        """A weight of its own for each sequence: 1, 2, ..."""
+        return np.arange(1.0, self.counts.size + 1).reshape(self.counts.shape)
+
+    @property
+    def counts(self) -> Any:
+        """Active tokens of each sequence, of which an empty one counts as having one."""
+        return np.maximum(self.mask.sum(-1), 1)
+
+    @property
+    def size(self) -> Any:
+        """[..., 1] what bounds the rounding of a sequence's log-probabilities."""
+        return 1.0 + (np.abs(self.logprobs) + np.abs(self.old)).sum(-1, keepdims=True)
 
 
-def masked() -> st.SearchStrategy[Masked]:
+def masked(layouts: st.SearchStrategy[str]) -> st.SearchStrategy[Masked]:
     def entry(new: int, old: int, active: int) -> tuple[float, float, int]:
         return -abs(REALS[new]) / 4, -abs(REALS[old]) / 4, active
 
-    return steps(entry, 256, 256, 2, min_size=1, max_size=6).map(
-        lambda tokens: Masked(*map(list, zip(*tokens, strict=True)))
+    drawn = steps(entry, 256, 256, 2, min_size=1, max_size=6)
+    return st.builds(
+        lambda tokens, layout: Masked(*(laid_out(x, layout) for x in zip(*tokens, strict=True))),
+        drawn,
+        layouts,
     )
 
 
-@law(case=masked(), hidden=st.sampled_from(HIDDEN))
+BATCHES = layouts("row", "column", "table")
+
+
+@law(case=masked(BATCHES), hidden=st.sampled_from(HIDDEN))
 def test_slope_of_a_sum_of_logprobs_is_the_mask(
     masked_sequence_metrics: Any, case: Masked, hidden: float
 ) -> None:
-    """The gradient of a sequence's log-probability is the mask, whatever stands behind it."""
+    """The gradient of a sequence's log-probability is its mask, whatever stands behind it."""
     got = masked_sequence_metrics.gradient(
-        [case.hidden_by(hidden, case.logprobs)],
-        [case.mask],
+        case.hidden_by(hidden, case.logprobs),
+        case.mask,
         wrt="selected",
+        weights=case.weights,
         field=("sum_logprob", 1),
     )
-    assert_same(got, [case.mask])
+    assert_same(got, case.mask * case.weights[:, np.newaxis])
 
 
-@law(case=masked(), hidden=st.sampled_from(HIDDEN))
+@law(case=masked(BATCHES), hidden=st.sampled_from(HIDDEN))
 def test_slope_of_perplexity_is_shared_by_the_active_tokens(
     masked_sequence_metrics: Any, case: Masked, hidden: float
 ) -> None:
@@ -189,20 +218,20 @@ def test_slope_of_perplexity_is_shared_by_the_active_tokens(
 
     ∂/∂log p_t exp(−mean) = −exp(−mean) m_t / n; a sequence without tokens gets exactly 0.
     """
+    weights = np.where(case.mask.any(-1), case.weights, 0.0)
     got = masked_sequence_metrics.gradient(
-        [case.hidden_by(hidden, case.logprobs)],
-        [case.mask],
+        case.hidden_by(hidden, case.logprobs),
+        case.mask,
         wrt="selected",
-        weights=[1.0 if any(case.mask) else 0.0],
+        weights=weights,
         field=("perplexity", 2),
     )
-    active = np.array(case.mask)
-    count = max(active.sum(), 1)
-    share = np.exp(-np.dot(active, case.logprobs) / count) / count
-    assert_close(got, [-share * active], terms=share, factor=1.0 + np.abs(case.logprobs).sum())
+    mean = (case.mask * case.logprobs).sum(-1) / case.counts
+    share = (weights * np.exp(-mean) / case.counts)[:, np.newaxis]
+    assert_close(got, -share * case.mask, terms=share * case.size)
 
 
-@law(case=masked(), hidden=st.sampled_from(HIDDEN))
+@law(case=masked(layouts()), hidden=st.sampled_from(HIDDEN))
 def test_slope_of_a_sequence_ratio_is_the_ratio(
     sequence_logprob_ratio: Any, case: Masked, hidden: float
 ) -> None:
@@ -211,11 +240,12 @@ def test_slope_of_a_sequence_ratio_is_the_ratio(
     ∂ρ/∂log π_new,t = ρ m_t; masked tokens get exactly 0. The old policy is frozen.
     """
     new, old = case.hidden_by(hidden, case.logprobs), case.hidden_by(hidden, case.old)
-    got = sequence_logprob_ratio.gradient(new, old, case.mask, wrt="new_logprobs")
-    active = np.array(case.mask)
-    ratio = np.exp(np.dot(active, np.subtract(case.logprobs, case.old)))
-    size = 1.0 + np.abs(case.logprobs).sum() + np.abs(case.old).sum()
-    assert_close(got, ratio * active, terms=ratio * active, factor=size)
+    got = sequence_logprob_ratio.gradient(
+        new, old, case.mask, wrt="new_logprobs", weights=case.weights
+    )
+    log_ratio = (case.mask * (case.logprobs - case.old)).sum(-1)
+    truth = (case.weights * np.exp(log_ratio))[..., np.newaxis] * case.mask
+    assert_close(got, truth, terms=truth * case.size)
 
 
 @law(tokens=st.integers(1, 4))

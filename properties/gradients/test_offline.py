@@ -79,24 +79,32 @@ def test_slope_of_the_expectile_loss_is_the_weighted_difference(
     assert_close(got, truth, terms=np.abs(truth))
 
 
-@law(pairs=steps(lambda u, w: (REALS[u], REALS[w]), 256, 256, min_size=1, max_size=6))
+@law(
+    pairs=steps(lambda u, w: (REALS[u], REALS[w]), 256, 256, min_size=1, max_size=6),
+    expectile=st.sampled_from((0.7, 0.5, 0.9)),
+    layout=layouts(),
+)
 def test_slopes_of_expectile_terms_stay_apart(
-    expectile_loss: Any, pairs: list[tuple[float, float]]
+    expectile_loss: Any, pairs: list[tuple[float, float]], expectile: float, layout: str
 ) -> None:
     """Without a reduction, each difference gets the gradient of its own term alone."""
-    differences, weights = map(list, zip(*pairs, strict=True))
+    u, weights = (laid_out(column, layout) for column in zip(*pairs, strict=True))
     got = expectile_loss.gradient(
-        differences, 0.7, reduction="none", wrt="differences", weights=weights
+        u, expectile, reduction="none", wrt="differences", weights=weights
     )
-    u = np.array(differences)
-    truth = np.array(weights) * 2 * np.where(u < 0, 1 - 0.7, 0.7) * u
+    truth = weights * 2 * np.where(u < 0, 1 - expectile, expectile) * u
     assert_close(got, truth, terms=np.abs(truth))
 
 
-@law(advantages=reals(min_size=1, max_size=6))
+@law(
+    advantages=reals(min_size=1, max_size=6),
+    options=st.sampled_from(({}, {"beta": 1.0}, {"max_weight": 5.0}, {"beta": 0.0})),
+    layout=layouts(),
+)
 def test_advantage_weights_are_constants(
-    iql_advantage_weights: Any, advantages: list[float]
+    iql_advantage_weights: Any, advantages: list[float], options: dict[str, float], layout: str
 ) -> None:
     """No gradient flows through a weight of the policy's loss into the critics."""
-    got = iql_advantage_weights.gradient(advantages, wrt="advantages")
-    assert_same(got, np.zeros(len(advantages)))
+    given = laid_out(advantages, layout)
+    got = iql_advantage_weights.gradient(given, **options, wrt="advantages")
+    assert_same(got, np.zeros(given.shape))

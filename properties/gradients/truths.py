@@ -30,10 +30,10 @@ def assert_slope(got: Any, value: Callable[[Array], Any], point: Any, *, scale: 
 
 
 def adjoint(linear: Callable[[Array], Any], weights: Any) -> Array:
-    """[T] the gradient of Σ weights · linear(x): each entry is the weighted answer to a unit."""
+    """The gradient of Σ weights · linear(x): each entry is the weighted answer to a unit."""
     weights = np.asarray(weights, dtype=np.float64)
-    units = np.eye(len(weights))
-    return np.array([np.dot(weights, np.asarray(linear(unit))) for unit in units])
+    units = np.eye(weights.size).reshape(-1, *weights.shape)
+    return np.array([np.sum(weights * linear(unit)) for unit in units]).reshape(weights.shape)
 
 
 def assert_finite(got: Any, *, shape: tuple[int, ...]) -> None:

@@ -124,13 +124,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.stash[IMPLEMENTATION].target == REFERENCE:
         return
     _expect(config, items)
-    left_out = [laws / "project", *laws_of_environments(laws)]
-    if not config.getoption("--gradients"):
-        left_out.append(laws / "gradients")
-    dropped = [i for i in items if any(i.path.is_relative_to(path) for path in left_out)]
+    dropped = [item for item in items if _is_left_out(item.path, config)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what is left out, unless it is named: it may need more than the laws."""
+    return True if is_used(config) and _is_left_out(collection_path, config) else None
+
+
+def _is_left_out(path: Path, config: pytest.Config) -> bool:
+    """Whether a file or folder has nothing to do with the implementation that is judged."""
+    from rlcheck.grading.implementation import REFERENCE
+    from rlcheck.grading.laws import folder
+
+    laws = folder()
+    if config.stash[IMPLEMENTATION].target == REFERENCE or not path.is_relative_to(laws):
+        return False
+    left_out = [laws / "project", *laws_of_environments(laws)]
+    if not config.getoption("--gradients"):
+        left_out.append(laws / "gradients")
+    return any(path.is_relative_to(other) for other in left_out)
 
 
 def _expect(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -407,6 +407,34 @@ def adds_up_no_tokens(record):
     return _without(record, "misses behavior_logprob")
 
 
+@mistake("validate_rollout_record", "sees tokens that are too many, not those that are lost")
+def sees_no_lost_tokens(record):
+    lost = [
+        f"turns[{index}].token_logprobs misses behavior_logprob"
+        for index, turn in enumerate(_turns(record))
+        if _adds_up_above(turn)
+    ]
+    return _without(record, *lost)
+
+
+def _adds_up_above(turn):
+    try:
+        return bool(np.sum(turn["token_logprobs"]) > turn["behavior_logprob"])
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+@mistake("validate_rollout_record", "calls a turn stale that is newer than the learner")
+def takes_the_future_for_the_past(record):
+    found = reference.validate_rollout_record(record)
+    try:
+        learner, limit = record["learner_version"], record["max_staleness"]
+        ahead = [version - learner > limit for version in record["policy_versions"].values()]
+    except (AttributeError, KeyError, TypeError):
+        return found
+    return found + ["a turn is stale"] * any(ahead)
+
+
 @mistake("validate_rollout_record", "accepts token ids whose log-probabilities are missing")
 def accepts_ids_without_logprobs(record):
     return _without(record, "token_logprobs is None", "token_ids is None")
