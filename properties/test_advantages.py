@@ -770,6 +770,7 @@ def test_lambda_returns_overflow_only_where_they_are_beyond_float64(lambda_retur
 @law(rows=WHOLE_STEPS, form=forms(), twice=st.booleans(), gamma=st.sampled_from((0.5, 1, 0)))
 @example(rows=[], form=list, twice=False, gamma=0)
 @example(rows=HALVES, form=INTEGERS, twice=True, gamma=0.5)
+@example(rows=[(1, 0, 1, 0, 1), (0, 1, 0, 1, 0)], form=BOOLEANS, twice=False, gamma=0.5)
 def test_lambda_returns_read_any_array_and_leave_it_alone(lambda_returns, rows, form, twice, gamma):
     """Lists, tuples, integers and float32 give the values of float64, and stay as they were."""
     stream = _stream(rows, gamma, 0.5)
