@@ -359,7 +359,7 @@ def asked_in_kinds(function: Any, kinds: Any, *call: Any) -> Any:
 
 
 @law(batch=whole_batches(), kinds=kinds(3))
-def test_dqn_takes_any_numbersof_every_kind(dqn_targets, batch, kinds):
+def test_dqn_takes_numbers_of_every_kind(dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
     got = asked_in_kinds(dqn_targets, kinds, *batch.one_network())
     best = [[exact(max(row))] for row in batch.target]
@@ -478,7 +478,7 @@ def test_double_dqn_targets_beyond_float64_are_infinite(double_dqn_targets, rewa
 
 
 @law(batch=whole_batches(), kinds=kinds(4))
-def test_double_dqn_takes_any_numbersof_every_kind(double_dqn_targets, batch, kinds):
+def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
     got = asked_in_kinds(double_dqn_targets, kinds, *batch.two_networks())
     batch.assert_targets(got, chosen(batch))
@@ -592,7 +592,7 @@ def test_fqe_targets_beyond_float64_are_infinite(fqe_targets, reward, value):
 
 
 @law(batch=whole_batches(), kinds=kinds(4))
-def test_fqe_takes_any_numbersof_every_kind(fqe_targets, batch, kinds):
+def test_fqe_takes_numbers_of_every_kind(fqe_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
     got = asked_in_kinds(fqe_targets, kinds, *batch.evaluation())
     batch.assert_targets(got, products(batch))

@@ -22,7 +22,7 @@ class Rollouts:
     """[N] rewards, the ids of their groups, whether they count, and weights of the advantages."""
 
     rewards: list[float]
-    ids: list[int]
+    ids: list[Any]
     valid: list[int]
     weights: list[float]
 
@@ -37,9 +37,12 @@ def rollouts(min_size: int = 1) -> st.SearchStrategy[Rollouts]:
     def entry(reward: int, group: int, valid: int, weight: int) -> tuple[Any, ...]:
         return REALS[reward], group, int(valid > 0), REALS[weight]
 
-    return steps(entry, 256, 3, 4, 256, min_size=min_size, max_size=6).map(
-        lambda rows: Rollouts(*map(list, zip(*rows, strict=True)))
-    )
+    def build(rows: list[tuple[Any, ...]], names: tuple[Any, ...]) -> Rollouts:
+        rewards, groups, valid, weights = map(list, zip(*rows, strict=True))
+        return Rollouts(rewards, [names[group] for group in groups], valid, weights)
+
+    drawn = steps(entry, 256, 3, 4, 256, min_size=min_size, max_size=6)
+    return st.builds(build, drawn, st.sampled_from(((0, 1, 2), ("a", "b", "c"))))
 
 
 @law(case=rollouts())

@@ -65,7 +65,7 @@ def assert_slope_of_each_row(
 ) -> None:
     """One row, or two with the distributions exchanged: each has its slope, by its own weight.
 
-    Of two axes, the alternatives may run along either.
+    Of several axes, the alternatives may run along any.
     """
     rows, weights = np.array([pair.q, pair.p]), np.array([1.0, 2.0])
     truth = np.array([slope(pair), 2 * slope(Pair(pair.p, pair.q))])
@@ -76,9 +76,10 @@ def assert_slope_of_each_row(
         rows, others, weights, truth = (x[:, np.newaxis] for x in (rows, others, weights, truth))
     got = exact_kl_from_logits.gradient(rows, others, wrt=wrt, weights=weights)
     assert_close(got, truth, terms=terms)
-    if axes == 2:
-        got = exact_kl_from_logits.gradient(rows.T, others.T, axis=0, wrt=wrt, weights=weights)
-        assert_close(got, truth.T, terms=terms)
+    for axis in (0, 1, -2)[: 3 * (axes - 1)]:
+        turned = (np.moveaxis(x, -1, axis) for x in (rows, others))
+        got = exact_kl_from_logits.gradient(*turned, axis=axis, wrt=wrt, weights=weights)
+        assert_close(got, np.moveaxis(truth, -1, axis), terms=terms)
 
 
 @law(pair=pairs(), axes=st.integers(1, 3))

@@ -40,7 +40,10 @@ def softmax(logits: Any) -> Any:
 
 
 @law(
-    row=rows(), shift=st.sampled_from(SHIFTS), layout=layouts(), axis=st.sampled_from((None, 0, -1))
+    row=rows(),
+    shift=st.sampled_from(SHIFTS),
+    layout=layouts(),
+    axis=st.sampled_from((None, 0, -1, 1, -2)),
 )
 @example(row=Row([800.0, 0.0], [0.0, 1.0]), shift=0.0, layout="vector", axis=None)
 @example(row=Row([2.0, 0.0], [1.0, 2.0]), shift=0.0, layout="table", axis=0)
@@ -55,10 +58,11 @@ def test_slope_of_log_softmax_is_the_weight_less_the_probability(
     logits, weights = laid_out(row.logits, layout) + shift, laid_out(row.weights, layout)
     truth = weights - softmax(logits) * weights.sum(-1, keepdims=True)
     terms = np.abs(weights) + np.abs(weights).sum(-1, keepdims=True)
-    options = {} if axis is None else {"axis": axis}
-    turned = [np.moveaxis(x, -1, -1 if axis is None else axis) for x in (logits, weights)]
-    got = stable_log_softmax.gradient(turned[0], **options, wrt="logits", weights=turned[1])
-    truth, terms = (np.moveaxis(x, -1, -1 if axis is None else axis) for x in (truth, terms))
+    options = {} if axis is None or not -logits.ndim <= axis < logits.ndim else {"axis": axis}
+    logits, weights, truth, terms = (
+        np.moveaxis(x, -1, options.get("axis", -1)) for x in (logits, weights, truth, terms)
+    )
+    got = stable_log_softmax.gradient(logits, **options, wrt="logits", weights=weights)
     assert_close(got, truth, terms=terms, factor=1 + abs(shift))
 
 
@@ -231,17 +235,21 @@ def test_slope_of_perplexity_is_shared_by_the_active_tokens(
     assert_close(got, -share * case.mask, terms=share * case.size)
 
 
-@law(case=masked(layouts()), hidden=st.sampled_from(HIDDEN))
+@law(case=masked(layouts()), hidden=st.sampled_from(HIDDEN), every=st.booleans())
 def test_slope_of_a_sequence_ratio_is_the_ratio(
-    sequence_logprob_ratio: Any, case: Masked, hidden: float
+    sequence_logprob_ratio: Any, case: Masked, hidden: float, every: bool
 ) -> None:
     """Each active token of the new policy moves the ratio of a sequence by the ratio itself.
 
-    ∂ρ/∂log π_new,t = ρ m_t; masked tokens get exactly 0. The old policy is frozen.
+    ∂ρ/∂log π_new,t = ρ m_t; masked tokens get exactly 0, and without a mask all are active. The
+    old policy is frozen.
     """
+    if every:
+        case = Masked(case.logprobs, case.old, np.ones(case.mask.shape))
     new, old = case.hidden_by(hidden, case.logprobs), case.hidden_by(hidden, case.old)
+    masks = () if every else (case.mask,)
     got = sequence_logprob_ratio.gradient(
-        new, old, case.mask, wrt="new_logprobs", weights=case.weights
+        new, old, *masks, wrt="new_logprobs", weights=case.weights
     )
     log_ratio = (case.mask * (case.logprobs - case.old)).sum(-1)
     truth = (case.weights * np.exp(log_ratio))[..., np.newaxis] * case.mask

@@ -17,7 +17,7 @@ TOLD = "an answer without mathematics keeps it too"
 def test_most_laws_ask_for_mathematics(name: str) -> None:
     laws = laws_of(FUNCTIONS[name])
     asking = [law for law in laws if not is_kept_without_mathematics(law)]
-    assert len(asking) >= 3
+    assert len(asking) >= 2
     assert len(asking) < len(laws)  # to refuse what is bad takes none
 
 

@@ -3,7 +3,8 @@
 A law is a property, and some properties are kept by a constant: that of NaN is NaN, zeros are never
 negative. A stand-in knows the shape of the right answer and what must be refused, which is more
 than a submission without mathematics does; some know what is right at the ends of the numbers, too,
-and nothing of what is ordinary.
+or for small whole numbers, of which a table can hold all that a law asks, and nothing of what is
+ordinary.
 """
 
 import functools
@@ -26,6 +27,7 @@ CONSTANTS = (0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan)
 TEXT = "missing policy versions"  # which the contract asks for by its words
 EXAMPLES = 30
 SMALLEST, LARGEST = 1e-6, 1e6  # what is ordinary
+WHOLE = 128  # up to which whole numbers fit into a table
 SEED = 0
 
 
@@ -57,7 +59,9 @@ def stand_ins(reference: Callable[..., Any], parameters: int) -> Iterator[Callab
     for place in range(parameters):
         yield functools.partial(_echo, reference, place)
     for number in CONSTANTS:
-        yield functools.partial(_right_at_the_ends, reference, number)
+        yield functools.partial(_right_where, _is_extreme, reference, number)
+    for number in CONSTANTS[:2]:
+        yield functools.partial(_right_where, _is_in_a_table, reference, number)
 
 
 def _constant(reference: Callable[..., Any], number: Number, /, *args: Any, **kwargs: Any) -> Any:
@@ -65,12 +69,42 @@ def _constant(reference: Callable[..., Any], number: Number, /, *args: Any, **kw
     return _filled(plain(reference(*args, **kwargs)), number, given)
 
 
-def _right_at_the_ends(
-    reference: Callable[..., Any], number: float, /, *args: Any, **kwargs: Any
+def _right_where(
+    known: Callable[[Any], bool],
+    reference: Callable[..., Any],
+    number: float,
+    /,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     given = [*args, *kwargs.values()]
     answer = plain(reference(*args, **kwargs))
-    return _filled(answer, number, given) if _is_ordinary(given) else answer
+    return answer if known(given) else _filled(answer, number, given)
+
+
+def _is_extreme(given: list[Any]) -> bool:
+    """Whether something in it is empty, infinite, NaN, huge or tiny."""
+    return not _is_ordinary(given)
+
+
+def _is_in_a_table(given: list[Any]) -> bool:
+    """The same, or whether its lists of numbers hold small whole ones alone."""
+    lists = [array for entry in given for array in _numeric(entry)]
+    whole = bool(lists) and all((np.abs(x) <= WHOLE).all() and (x % 1 == 0).all() for x in lists)
+    return whole or _is_extreme(given)
+
+
+def _numeric(given: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """The lists and arrays of numbers in it, but for records."""
+    if isinstance(given, list | tuple | np.ndarray):
+        try:
+            array = np.asarray(given)
+        except ValueError:  # rows of several lengths
+            array = np.array(None)
+        if array.dtype.kind in "fiub":
+            yield array.astype(np.float64)
+        elif isinstance(given, list | tuple):
+            yield from (array for entry in given for array in _numeric(entry))
 
 
 def _is_ordinary(given: Any) -> bool:
