@@ -12,7 +12,7 @@ from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 
 from ..strategies import REALS, discounts, laid_out, layouts, steps
-from .truths import adjoint, assert_finite
+from .truths import FLAGS, adjoint, assert_finite
 
 NAN, INF = float("nan"), float("inf")
 HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand where nothing is read
@@ -28,8 +28,10 @@ class Stream:
         numbers: Sequence[float],
         weights: Sequence[float],
         layout: str = "vector",
+        kind: type = np.bool_,
     ) -> None:
-        self._given = (terminated, truncated, numbers, weights, layout)
+        self._given = (terminated, truncated, numbers, weights, layout, kind)
+        self._kind = kind
         self.terminated, self.truncated = (
             laid_out(flags, layout) == 1 for flags in (terminated, truncated)
         )
@@ -44,7 +46,14 @@ class Stream:
 
     @property
     def flags(self) -> dict[str, Any]:
-        return {"terminated": self.terminated, "truncated": self.truncated}
+        """Both flags as they are kept."""
+        flags = {"terminated": self.terminated, "truncated": self.truncated}
+        return {name: flag.astype(self._kind) for name, flag in flags.items()}
+
+    @property
+    def mask(self) -> Any:
+        """[T] of the policy's tokens, in place of the first flag."""
+        return self.terminated.astype(self._kind)
 
 
 def streams() -> st.SearchStrategy[Stream]:
@@ -53,9 +62,10 @@ def streams() -> st.SearchStrategy[Stream]:
 
     drawn = steps(step, 4, 4, 256, 256, min_size=1, max_size=6)
     return st.builds(
-        lambda entries, layout: Stream(*zip(*entries, strict=True), layout),
+        lambda entries, layout, kind: Stream(*zip(*entries, strict=True), layout, kind),
         drawn,
         layouts("vector", "row", "column", "table"),
+        st.sampled_from(FLAGS),
     )
 
 
@@ -150,17 +160,17 @@ def test_slope_of_masked_advantages_is_what_a_unit_does(
     Values of other tokens get exactly 0, whatever stands there; their rewards get the gradient
     of the policy token before them.
     """
-    mask = stream.terminated
-    values = np.where(mask, stream.numbers, hidden)
+    mask = stream.mask
+    values = np.where(mask == 1, stream.numbers, hidden)
     got = masked_advantages.gradient(
         stream.numbers, values, mask, gamma, lam, wrt=wrt, weights=stream.weights
     )
     zero = np.zeros(mask.shape)
 
     def answer(unit: Any) -> Any:
-        units = (unit, zero) if wrt == "token_rewards" else (zero, np.where(mask, unit, 0.0))
+        units = (unit, zero) if wrt == "token_rewards" else (zero, np.where(mask == 1, unit, 0.0))
         return reference.masked_advantages(*units, mask, gamma, lam)
 
     assert_close(got, adjoint(answer, stream.weights), terms=4 * stream.size)
     if wrt == "values":
-        assert_same(np.asarray(got)[~mask], np.zeros((~mask).sum()))
+        assert_same(np.asarray(got)[mask == 0], np.zeros((mask == 0).sum()))

@@ -12,7 +12,7 @@ from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 
 from ..strategies import REALS, evenly, steps
-from .truths import assert_finite, assert_slope
+from .truths import FLAGS, assert_finite, assert_slope
 
 NAN, INF = float("nan"), float("inf")
 
@@ -71,6 +71,7 @@ def test_slope_of_centred_advantages_is_the_centred_weight(
     ddof=st.sampled_from((0, 1)),
     eps=st.sampled_from((1e-6, 0.5)),
     left_out=st.sampled_from((None, 3, 2)),
+    kind=st.sampled_from(FLAGS),
 )
 def test_slope_of_group_advantages_agrees_with_finite_differences(
     group_advantages: Any,
@@ -81,6 +82,7 @@ def test_slope_of_group_advantages_agrees_with_finite_differences(
     ddof: int,
     eps: float,
     left_out: int | None,
+    kind: type,
 ) -> None:
     """The gradient of scaled advantages is what their values say when a reward moves a little.
 
@@ -92,7 +94,7 @@ def test_slope_of_group_advantages_agrees_with_finite_differences(
     weights = 1.0 + np.arange(2 * count) % 3
     options: dict[str, Any] = {"scale": scale, "ddof": ddof, "eps": eps}
     if left_out is not None:
-        options["valid"] = np.arange(2 * count) != left_out
+        options["valid"] = (np.arange(2 * count) != left_out).astype(kind)
     got = group_advantages.gradient(rewards, ids, **options, wrt="rewards", weights=weights)
 
     def value(x: Any) -> Any:

@@ -12,6 +12,7 @@ from rlcheck.grading.compare import assert_close, assert_same
 from rlcheck.grading.laws import law
 
 from ..strategies import REALS, laid_out, layouts, steps
+from .truths import FLAGS
 
 NAN, INF = float("nan"), float("inf")
 HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand behind a mask
@@ -92,18 +93,17 @@ def responses() -> st.SearchStrategy[Response]:
     def entry(a: int, b: int, c: int, token: int, active: int, weight: int) -> tuple[Any, ...]:
         return [REALS[a], REALS[b], REALS[c]], token, active, REALS[weight]
 
-    def build(tokens: list[tuple[Any, ...]], rows: int) -> Response:
+    def build(tokens: list[tuple[Any, ...]], rows: int, kind: type) -> Response:
         batch = [tokens, tokens[::-1]][:rows]
         logits, ids, mask, weights = (
             np.array([[token[part] for token in row] for row in batch]) for part in range(4)
         )
         mask[:, 0] = 0
-        return Response(
-            logits.astype(np.float64), ids, mask, np.where(mask == 1, weights, 0.0)[:, 1:]
-        )
+        weights = np.where(mask == 1, weights, 0.0)[:, 1:]
+        return Response(logits.astype(np.float64), ids, mask.astype(kind), weights)
 
     drawn = steps(entry, 256, 256, 256, 3, 2, 256, min_size=1, max_size=5)
-    return st.builds(build, drawn, st.sampled_from((1, 2)))
+    return st.builds(build, drawn, st.sampled_from((1, 2)), st.sampled_from(FLAGS))
 
 
 def onehot_less_softmax(case: Response) -> Any:
@@ -188,12 +188,12 @@ def masked(layouts: st.SearchStrategy[str]) -> st.SearchStrategy[Masked]:
     def entry(new: int, old: int, active: int) -> tuple[float, float, int]:
         return -abs(REALS[new]) / 4, -abs(REALS[old]) / 4, active
 
+    def build(tokens: list[tuple[float, float, int]], layout: str, kind: type) -> Masked:
+        new, old, mask = (laid_out(x, layout) for x in zip(*tokens, strict=True))
+        return Masked(new, old, mask.astype(kind))
+
     drawn = steps(entry, 256, 256, 2, min_size=1, max_size=6)
-    return st.builds(
-        lambda tokens, layout: Masked(*(laid_out(x, layout) for x in zip(*tokens, strict=True))),
-        drawn,
-        layouts,
-    )
+    return st.builds(build, drawn, layouts, st.sampled_from(FLAGS))
 
 
 BATCHES = layouts("row", "column", "table")

@@ -12,6 +12,7 @@ from rlcheck.grading.compare import assert_close
 from rlcheck.grading.laws import law
 
 from ..strategies import REALS, evenly, laid_out, layouts, steps
+from .truths import FLAGS
 
 NAN, INF = float("nan"), float("inf")
 HIDDEN = (NAN, INF, -INF, 1e308)  # what may stand behind a mask
@@ -37,13 +38,14 @@ def batches() -> st.SearchStrategy[Batch]:
     def token(new: int, old: int, active: int, weight: int) -> tuple[Any, ...]:
         return -abs(REALS[new]) / 4, -abs(REALS[old]) / 4, active, REALS[weight]
 
-    def build(tokens: list[tuple[Any, ...]], width: int) -> Batch:
+    def build(tokens: list[tuple[Any, ...]], width: int, kind: type) -> Batch:
         rows = max(len(tokens) // width, 1)
-        tokens = (tokens * width)[: rows * width]
-        return Batch(*(np.array(x).reshape(rows, width) for x in zip(*tokens, strict=True)))
+        columns = zip(*(tokens * width)[: rows * width], strict=True)
+        new, old, mask, weights = (np.array(x).reshape(rows, width) for x in columns)
+        return Batch(new, old, mask.astype(kind), weights)
 
     drawn = steps(token, 256, 256, 2, 256, min_size=1, max_size=6)
-    return st.builds(build, drawn, st.sampled_from(WIDTHS))
+    return st.builds(build, drawn, st.sampled_from(WIDTHS), st.sampled_from(FLAGS))
 
 
 @law(batch=batches(), hidden=st.sampled_from(HIDDEN), level=st.sampled_from(LEVELS))

@@ -15,6 +15,8 @@ TRUNCATION = 1e-8
 
 Array = NDArray[np.float64]
 
+FLAGS = (np.bool_, np.int64, np.float64)  # what masks and flags are kept in
+
 
 def assert_slope(got: Any, value: Callable[[Array], Any], point: Any, *, scale: float) -> None:
     """The gradient agrees with central differences of `value`, which is about `scale` large."""

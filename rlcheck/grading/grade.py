@@ -46,7 +46,7 @@ from rlcheck.grading.report import Diagnosis, FunctionReport, LawReport, Report,
 from rlcheck.grading.sandbox import TierUnavailable, note
 from rlcheck.grading.scoring import settle
 from rlcheck.grading.seal import secret, secret_seed
-from rlcheck.grading.standins import is_kept_without_mathematics
+from rlcheck.grading.standins import is_kept_by_a_table, is_kept_without_mathematics
 from rlcheck.grading.submission import CALL_SECONDS, CannotLoad, Worker
 from rlcheck.grading.wire import printable
 from rlcheck.subjects import subject
@@ -441,8 +441,8 @@ def _unearned(
 ) -> Iterator[Verdict]:
     """Those of the verdicts that hold without mathematics, where few hold that need some.
 
-    Few are less than half of those that are not known to fail; of gradients, where their values
-    are wrong, too. Where all of them hold, there is nothing to ask.
+    Few are less than half of those that no table keeps either, and that are not known to fail; of
+    gradients, where their values are wrong, too. Where all of them hold, there is nothing to ask.
     """
     counted = [verdict for verdict in judged if verdict.law.id not in settings.expected]
     if all(verdict.holds for verdict in counted):
@@ -450,10 +450,11 @@ def _unearned(
     few = False
     for of_gradients in (False, True):
         alike = [verdict for verdict in counted if verdict.law.of_gradients == of_gradients]
-        asking = [v for v in alike if not is_kept_without_mathematics(v.law)]
+        free = [v for v in alike if is_kept_without_mathematics(v.law)]
+        asking = [v for v in alike if v not in free and not is_kept_by_a_table(v.law)]
         few = few or 2 * sum(verdict.holds for verdict in asking) < len(asking)
         if few:
-            yield from (v for v in alike if v in verdicts and v.holds and v not in asking)
+            yield from (v for v in free if v in verdicts and v.holds)
 
 
 def _verdicts(settings: Settings, laws: list[Law], loaded: Implementation) -> list[Verdict]:
