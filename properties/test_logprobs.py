@@ -620,12 +620,7 @@ def test_without_tokens_there_is_no_perplexity(masked_sequence_metrics, rows, le
 @law(row=steps((-800.0, -1e5, -1e308, -1.7e308, 0.0).__getitem__, 5, min_size=1, max_size=6))
 @example(row=[-1.7e308, -1.7e308])
 def test_improbable_sequences_have_infinite_perplexity(masked_sequence_metrics, row):
-    """A sum or perplexity beyond float64 is infinite, and never NaN.
-
-    A sequence with an impossible token has the sum −∞ and the perplexity ∞.
-    """
-    impossible = metrics(masked_sequence_metrics([[*row, -inf]], [[1] * (len(row) + 1)]))
-    assert_same(list(impossible), [[len(row) + 1], [-inf], [inf]])
+    """A sum or perplexity beyond float64 is infinite, and never NaN."""
     got = masked_sequence_metrics([row], [[1] * len(row)])
     _, logprob, perplexity = metrics(got)
     summed = sum(map(exact, row))
