@@ -1,17 +1,21 @@
 """The pinned results of module 5: `python experiments/module_05_artifacts.py` writes them anew.
 
 They stand in notebooks/data as arrays without pickled objects, beside a protocol of how they were
-made: seeds, settings, versions, wall times and scope.
+made: seeds, settings, arithmetic, versions, wall times and scope.
 """
 
 import json
+import os
 import platform
 import time
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import typer
@@ -35,6 +39,16 @@ SCOPE = (
     "seeds in experiments/registered, not on these files."
 )
 PACKAGES = ("rlcheck", "numpy", "torch", "gymnasium")
+
+# Libraries choose their instructions by the processor, each rounds in its own way, and training
+# makes another policy of the last bit. These are instructions that every x86-64 processor has.
+ARITHMETIC = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OPENBLAS_CORETYPE": "Nehalem",
+}
 
 
 def registered(name: str) -> dict[str, Any]:
@@ -141,10 +155,12 @@ ARTIFACTS: dict[str, tuple[str, Callable[..., Arrays]]] = {
 }
 
 
-def regenerate(name: str, *, seed: int = SEED) -> Arrays:
-    """The arrays of one artifact, computed anew."""
+def regenerate(name: str) -> Arrays:
+    """The arrays of one artifact, computed anew in a process that has the pinned arithmetic."""
     part, compute = ARTIFACTS[name]
-    return compute(seed, **SETTINGS[part])
+    fresh = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with patch.dict(os.environ, ARITHMETIC), fresh as process:
+        return process.submit(compute, SEED, **SETTINGS[part]).result()
 
 
 def main(folder: Path = FOLDER) -> None:
@@ -160,6 +176,7 @@ def main(folder: Path = FOLDER) -> None:
         "artifact_scope": SCOPE,
         "seeds": dict.fromkeys(ARTIFACTS, SEED),
         "settings": SETTINGS,
+        "arithmetic": ARITHMETIC,
         "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
         "wall_seconds": seconds,
     }

@@ -1,10 +1,12 @@
 """The pinned results of module 5 are what the package computes."""
 
 import json
+import platform
+import sys
 
 import numpy as np
 import pytest
-from module_05_artifacts import ARTIFACTS, FOLDER, SEED, SETTINGS, regenerate
+from module_05_artifacts import ARITHMETIC, ARTIFACTS, FOLDER, SEED, SETTINGS, regenerate
 
 pinned = pytest.mark.parametrize("name", ARTIFACTS)
 
@@ -14,6 +16,10 @@ def load(name):
         return dict(arrays)
 
 
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"),
+    reason="the arithmetic is pinned on Linux with x86-64; elsewhere results round differently",
+)
 @pinned
 def test_an_artifact_regenerates(name):
     stored, computed = load(name), regenerate(name)
@@ -28,6 +34,7 @@ def test_an_artifact_regenerates(name):
 def test_the_protocol_says_how_they_were_made():
     protocol = json.loads((FOLDER / "M5_experiment_protocol.json").read_text(encoding="utf-8"))
     assert {"artifact_scope", "seeds", "settings", "versions"} <= protocol.keys()
+    assert protocol["arithmetic"] == ARITHMETIC
     assert set(protocol["seeds"].values()) == {SEED}
     assert {part: protocol["settings"][part] for part in SETTINGS} == SETTINGS
     assert protocol["wall_seconds"].keys() == ARTIFACTS.keys()
