@@ -208,6 +208,9 @@ CONTRACT = [1.720, 3.523, 1.987]
 @example(case=Decoding([math.log(p) for p in (0.1, 0.6, 0.3)], 1.0, 9, 0.55, ("top_p",)))
 @example(case=Decoding([3.0, 2.0, 1.0, 0.0], 2.0, 9, 0.8, ("top_p", "temperature")))
 @example(case=Decoding([0.0, -8.0, -9.0], 1.0, 9, 0.999, ("top_p",)))
+# Almost equal is not equal.
+@example(case=Decoding([1.0 - 2.0**-14, 1.0, 0.0], 1.0, 1, 1.0, ("top_k",)))
+@example(case=Decoding([0.0, 2.0**-14], 1.0, 9, 0.4, ("top_p",)))
 @example(case=Decoding(long_row(97), 1.7, 40, 1.0, ("temperature", "top_k")))
 @example(case=Decoding(long_row(97), 5.0, 90, 0.95, ("temperature", "top_p", "top_k")))
 def test_processors_act_one_after_the_other(decoding_distribution_with_order, case):

@@ -287,7 +287,7 @@ ID_STYLES: tuple[tuple[Hashable, ...], ...] = (
     (0.5, 0.25, -0.75, 0.125),
     ("prompt 1", "prompt 10", "prompt", ""),
     ("1", "01", "1.0", " 1"),  # texts, not numbers
-    ("prompt-0001", "Prompt-0001", "prompt-0002", "prompt-0001 "),
+    tuple("a whole prompt, its own name: " + end for end in ("How?", "how?", "How? ", "How many?")),
     (0.12341, 0.12342, 0.1234, 0.1),
     (2**24, 2**24 + 1, 2**53 + 1, 2**53),  # beyond what single and double precision tell apart
 )

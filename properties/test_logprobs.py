@@ -526,6 +526,9 @@ def scored() -> st.SearchStrategy[Scored]:
     return st.tuples(entries, st.integers(1, 3)).map(lambda drawn: _scored(*drawn))
 
 
+DENSITIES = Scored(np.array([[0.5, -1.0, 2.0]]), np.array([[1, 1, 1]]))  # of continuous actions
+
+
 def metrics(got: Any) -> tuple[Any, Any, Any]:
     """The three fields of an answer."""
     count, logprob, perplexity = record(got, *METRICS)
@@ -533,6 +536,7 @@ def metrics(got: Any) -> tuple[Any, Any, Any]:
 
 
 @law(batch=scored())
+@example(batch=DENSITIES)
 # 0xallam/Direct-Preference-Optimization#4
 @example(batch=Scored(np.array([[-1.0, -2.0, -5.0]]), np.array([[1, 1, 0]])))
 @example(batch=Scored(np.array([[0.0, nan]]), np.array([[1, 0]])))  # verl-project/verl#2377
@@ -551,6 +555,7 @@ def test_counts_and_sums_run_over_the_active_tokens(masked_sequence_metrics, bat
 
 
 @law(batch=scored())
+@example(batch=DENSITIES)
 def test_perplexity_is_the_inverse_geometric_mean_probability(masked_sequence_metrics, batch):
     """Perplexity to the power of the token count is the inverse probability of the sequence.
 

@@ -709,10 +709,14 @@ def test_terms_scale_with_the_advantages(clipped_policy_terms, tokens, clip, pow
     assert_close(got, k * once, terms=np.abs(k * once))
 
 
+IN_BLOCKS = np.reshape(long_row(12), (2, 2, 3))
+
+
 @law(tokens=surrogates(), clip=clips())
 @example(tokens=(np.zeros((0, 3)), np.zeros((0, 3))), clip=Clip())
+@example(tokens=(IN_BLOCKS / 8 + 1, IN_BLOCKS[::-1]), clip=Clip())
 def test_terms_stand_where_their_tokens_stand(clipped_policy_terms, tokens, clip):
-    """Each term is that of its own ratio and advantage, in a table [B, T] as in a vector [N]."""
+    """Each term is that of its own ratio and advantage, whatever the rank."""
     ratios, advantages = tokens
     flat = clipped_policy_terms(ratios.ravel(), advantages.ravel(), **clip.options)
     truth = floats(flat, shape=(ratios.size,)).reshape(ratios.shape).T

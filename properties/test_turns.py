@@ -271,6 +271,7 @@ def test_macro_action_logprob_refuses(macro_action_logprob, bad):
 
 @law(odds=steps(lambda c, b: (1 - c / 64, 1 - b / 64), 64, 64, max_size=8))
 @example(odds=[])
+@example(odds=[(1.5, 1.25), (3.0, 0.5)])  # densities
 @example(odds=[(1 - i % 5 / 64, 1 - i % 7 / 64) for i in range(300)])
 def test_turn_ratio_is_the_product_of_token_ratios(turn_probability_ratio, odds):
     """A turn is likelier by the product of what its tokens are likelier by; 1 without tokens.
