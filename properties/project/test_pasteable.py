@@ -20,6 +20,8 @@ INF, NAN = float("inf"), float("nan")
         [[0.5] * 40, [1.5, *[0.5] * 39]],
         {"rewards": [-INF] * 20},
         ([1, 2, 3], [0] * 17),
+        {"eos"},
+        set(),
         list(range(50)),
         np.full(60, NAN),
         np.array([INF, *[0.0] * 30], np.float32),

@@ -28,6 +28,8 @@ def source(value: Any) -> str:
         return _in_runs(value) or f"[{', '.join(map(source, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(source, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, set) and value:
+        return f"{{{', '.join(sorted(map(source, value)))}}}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{source(k)}: {source(v)}" for k, v in value.items()) + "}"
     if isinstance(value, TableFunction):

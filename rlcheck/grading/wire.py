@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-ARRAY, TUPLE, TABLE, BIG_INTEGER = 1, 2, 3, 4
+ARRAY, TUPLE, TABLE, BIG_INTEGER, SET = 1, 2, 3, 4, 5
 
 MAX_ENTRIES = 5_000_000
 MAX_DEPTH = 8
@@ -154,6 +154,8 @@ def _tag(value: Any) -> Any:
         return {_tag(key): _tag(entry) for key, entry in value.items()}
     if kind is tuple:
         return msgspec.msgpack.Ext(TUPLE, pack(list(value)))
+    if kind is set:
+        return msgspec.msgpack.Ext(SET, pack(sorted(value, key=repr)))
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value).reshape(value.shape)
         header = msgspec.msgpack.encode((array.dtype.str, array.shape))
@@ -177,6 +179,8 @@ def _untag(code: int, data: memoryview) -> Any:
         return np.frombuffer(bytearray(data[1 + length :]), dtype=kind).reshape(shape)
     if code == TUPLE:
         return tuple(unpack(data))
+    if code == SET:
+        return set(unpack(data))
     if code == TABLE:
         return TableFunction(unpack(data))
     if code == BIG_INTEGER:
