@@ -83,8 +83,13 @@ def layouts(*among: str) -> st.SearchStrategy[str]:
 
 
 def laid_out(values: Any, layout: str) -> Any:
-    """An array of the values: a vector, a row, a column, two different rows, or a block of them."""
+    """An array of the values: a vector, a row, a column, two different rows, or a block of them.
+
+    One value may also be laid out as a "scalar".
+    """
     vector = np.array(values, dtype=float)
+    if layout == "scalar":
+        return vector.item()
     if layout == "row":
         return vector[np.newaxis]
     if layout == "column":

@@ -661,7 +661,7 @@ def test_exchanging_policy_and_reference(kl_penalty_terms, drawn):
 def test_penalties_of_a_table_are_those_of_its_tokens(
     kl_penalty_terms, drawn, columns, extra, estimator
 ):
-    """A table of tokens, of any rank, has the terms that its tokens have alone."""
+    """A table of tokens, of any rank, has the terms that its tokens have alone, as scalars."""
     shape = (1,) * extra + (len(drawn.own), columns)
     own = np.repeat(drawn.own, columns).reshape(shape)
     shifts = np.arange(columns) * 0.25
@@ -670,8 +670,8 @@ def test_penalties_of_a_table_are_those_of_its_tokens(
     truth, scale = flat.truth(estimator), flat.scale(estimator)
     assert_close(got, np.reshape(truth, shape), terms=scale.reshape(shape))
     for i in (0, len(truth) - 1):
-        alone = kl_penalty_terms([flat.own[i]], [flat.ref[i]], estimator)
-        assert_close(alone, truth[[i]], terms=scale[[i]])
+        alone = kl_penalty_terms(flat.own[i], flat.ref[i], estimator)
+        assert_close(alone, truth[i], terms=scale[i])
 
 
 @law(

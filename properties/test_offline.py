@@ -324,6 +324,7 @@ def asymmetric_squares(differences: list[float], expectile: float) -> list[Fract
 
 @law(differences=reals(), expectile=expectiles(), layout=layouts())
 @example(differences=[-2.0], expectile=0.9, layout="vector")  # Nixtla/utilsforecast#63
+@example(differences=[-2.0], expectile=0.9, layout="scalar")
 def test_expectile_terms_weigh_both_sides_apart(expectile_loss, differences, expectile, layout):
     """Each difference costs its square, times τ above 0 and 1 − τ below; nothing costs nothing.
 
@@ -463,6 +464,7 @@ def weighted_most(advantages: Any, beta: float, max_weight: float) -> Any:
     layout=layouts(),
 )
 @example(counts=list(range(1, 101)), power=2, max_weight=100.0, layout="vector")
+@example(counts=[3], power=2, max_weight=100.0, layout="scalar")
 def test_iql_weights_of_logarithms_are_powers(
     iql_advantage_weights, counts, power, max_weight, layout
 ):

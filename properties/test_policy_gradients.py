@@ -714,6 +714,7 @@ IN_BLOCKS = np.reshape(long_row(12), (2, 2, 3))
 
 @law(tokens=surrogates(), clip=clips())
 @example(tokens=(np.zeros((0, 3)), np.zeros((0, 3))), clip=Clip())
+@example(tokens=(np.array(2.0), np.array(1.0)), clip=Clip())
 @example(tokens=(IN_BLOCKS / 8 + 1, IN_BLOCKS[::-1]), clip=Clip())
 def test_terms_stand_where_their_tokens_stand(clipped_policy_terms, tokens, clip):
     """Each term is that of its own ratio and advantage, whatever the rank."""

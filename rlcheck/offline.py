@@ -105,7 +105,7 @@ def expectile_loss(
 
 def iql_advantage_weights(
     advantages: ArrayLike, beta: float = 3.0, max_weight: float = 100.0
-) -> Floats:
+) -> float | Floats:
     """Weights of advantage-weighted regression, bounded from above.
 
     w_i = min(exp(β A_i), w_max)
@@ -132,7 +132,8 @@ def iql_advantage_weights(
     if max_weight <= 0:
         raise ValueError(f"max_weight is {max_weight}; it must be > 0")
     with np.errstate(over="ignore", under="ignore"):
-        return np.minimum(np.exp(beta * advantages), max_weight)
+        weights = np.minimum(np.exp(beta * advantages), max_weight)
+    return float(weights) if weights.ndim == 0 else weights
 
 
 def behavior_support_mask(probabilities: ArrayLike, threshold_ratio: float) -> Flags:
