@@ -207,19 +207,21 @@ def run(
     random_seed: int,
     examples: int = EXAMPLES,
     shrink: bool = True,
+    explicit: bool = True,
     seconds: float = LAW_SECONDS,
 ) -> Verdict:
     """Run one law against an implementation; never raises for what the implementation does.
 
-    A long explicit example that fails is not made small; with `shrink` a smaller input is looked
-    for among those that are drawn.
+    Its explicit examples, which are the same at every seed, come first unless they are left out.
+    One that is long and fails is not made small; with `shrink` a smaller input is looked for among
+    those that are drawn.
     """
     started = time.monotonic()
     how: dict[str, Any] = {"random_seed": random_seed, "examples": examples, "shrink": shrink}
-    verdict = _run(law, transport, **how, seconds=seconds)
+    verdict = _run(law, transport, **how, seconds=seconds, explicit=explicit)
     left = seconds - (time.monotonic() - started)
     failed = verdict.status in ("failed", "raised") and verdict.examples <= law.explicit_examples
-    if shrink and failed and left > 0 and _length(verdict) > LONG:
+    if explicit and shrink and failed and left > 0 and _length(verdict) > LONG:
         drawn = _run(law, transport, **how, seconds=left, explicit=False)
         if drawn.status in ("failed", "raised") and _length(drawn) < _length(verdict):
             drawn.calls = [*verdict.calls, *drawn.calls][-KEPT_CALLS:]
@@ -250,7 +252,7 @@ def _run(
     examples: int,
     shrink: bool,
     seconds: float,
-    explicit: bool = True,
+    explicit: bool,
 ) -> Verdict:
     graded = Graded(law.function, transport, seconds)
     verdict = Verdict(law, "passed")
