@@ -215,8 +215,8 @@ def test_the_laws_hold_in_single_precision(name: str) -> None:
     transport = InProcess({name: in_single_precision(getattr(rlcheck.torch, name))}, tensors=True)
     for law in laws_of(FUNCTIONS[name]):
         if law.id not in EXEMPT:
-            for seed in range(1, 4):
-                verdict = run(law, transport, random_seed=seed)
+            for seed in (1, 2, 3):
+                verdict = run(law, transport, random_seed=seed, explicit=seed == 1)
                 assert verdict.holds, (seed, law.id, verdict.message, verdict.counterexample)
 
 
