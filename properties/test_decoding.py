@@ -211,7 +211,9 @@ CONTRACT = [1.720, 3.523, 1.987]
 # Almost equal is not equal.
 @example(case=Decoding([1.0 - 2.0**-14, 1.0, 0.0], 1.0, 1, 1.0, ("top_k",)))
 @example(case=Decoding([0.0, 2.0**-14], 1.0, 9, 0.4, ("top_p",)))
+@example(case=Decoding([0.0, 0.1], 0.04, 9, 1.0, ("temperature",)))
 @example(case=Decoding(long_row(97), 1.7, 40, 1.0, ("temperature", "top_k")))
+@example(case=Decoding(long_row(97), 1.7, 90, 0.95, ("top_p", "temperature")))
 @example(case=Decoding(long_row(97), 5.0, 90, 0.95, ("temperature", "top_p", "top_k")))
 def test_processors_act_one_after_the_other(decoding_distribution_with_order, case):
     """Each processor acts on the renormalised survivors of the one before it.
@@ -413,6 +415,7 @@ def distributions() -> st.SearchStrategy[list[float]]:
 @example(distribution=[0.0, 1.0], token=1)
 @example(distribution=[1e-300, 1.0], token=0)
 @example(distribution=[1.0 - 2.0**-40, 2.0**-40], token=0)
+@example(distribution=[n / 5050 for n in range(1, 101)], token=97)
 def test_behavior_logprob_is_the_log_of_the_probability(behavior_logprob, distribution, token):
     """The answer is the natural logarithm of the token's probability.
 

@@ -226,6 +226,12 @@ def test_kl_is_infinite_where_only_p_excludes_a_token(exact_kl_from_logits, pair
     blocks=st.booleans(),
 )
 @example(table=[], axis=-1, out=0, blocks=False)
+@example(
+    table=[list(zip(row, row[::-1], strict=True)) for row in (long_row(40), long_row(80)[40:])],
+    axis=-1,
+    out=0,
+    blocks=False,
+)
 @example(table=[[(0.0, 1.0), (2.0, 0.0)]] * 2, axis=-1, out=1, blocks=False)
 @example(table=[[(0.0, 1.0), (2.0, 0.0), (1.0, 1.0)]] * 2, axis=1, out=0, blocks=True)
 def test_every_row_of_logits_has_a_divergence_of_its_own(
@@ -664,7 +670,7 @@ def test_penalties_of_a_table_are_those_of_its_tokens(
     """A table of tokens, of any rank, has the terms that its tokens have alone, as scalars."""
     shape = (1,) * extra + (len(drawn.own), columns)
     own = np.repeat(drawn.own, columns).reshape(shape)
-    shifts = np.arange(columns) * 0.25
+    shifts = (np.arange(columns) - 1) * 0.25
     got = kl_penalty_terms(own, own + shifts, estimator)
     flat = Tokens(list(own.ravel()), list((own + shifts).ravel()))
     truth, scale = flat.truth(estimator), flat.scale(estimator)

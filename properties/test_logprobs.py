@@ -249,11 +249,13 @@ def test_impossible_tokens_take_nothing_from_the_others(stable_log_softmax, row,
 @law(table=tables(min_size=0))
 @example(table=[])
 @example(table=[[800.0, 800.0, 0.5]])
+@example(table=[long_row(40), long_row(80)[40:], long_row(120)[80:]])
 def test_rows_are_normalised_one_by_one(stable_log_softmax, table):
     """Each row of a batch has the log-probabilities that it has alone; a batch may be empty."""
-    batch = np.reshape(table, (-1, 3))
-    truth = np.reshape([reference.stable_log_softmax(row) for row in table], (-1, 3))
-    scale = np.reshape([gaps(row) for row in table], (-1, 3))
+    shape = (-1, len(table[0]) if table else 3)
+    batch = np.reshape(table, shape)
+    truth = np.reshape([reference.stable_log_softmax(row) for row in table], shape)
+    scale = np.reshape([gaps(row) for row in table], shape)
     assert_close(stable_log_softmax(batch), truth, terms=scale)
     assert_close(stable_log_softmax(batch.T, axis=0), truth.T, terms=scale.T)
 
@@ -343,10 +345,10 @@ def responses() -> st.SearchStrategy[Responses]:
 
 
 ONE_HOT = Responses([[[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]], [[0, 1, 0]], [[0, 1, 1]])
-LONG_RESPONSE = Responses(
-    [[[float(t * j % 5) for j in range(4)] for t in range(100)]],
-    [[t % 4 for t in range(100)]],
-    [[int(t % 3 > 0) for t in range(100)]],
+LONG_RESPONSES = Responses(
+    [[[float(t * j % n) for j in range(4)] for t in range(100)] for n in (5, 7)],
+    [[t % n for t in range(100)] for n in (4, 3)],
+    [[int(t % 3 > 0) for t in range(100)]] * 2,
 )
 LARGE_VOCABULARY = Responses(
     [[[(7 * t + 3 * v) % 19 / 4 for v in range(300)] for t in range(4)]],
@@ -359,7 +361,7 @@ OFFSET = Responses([[[1e6, 1e6 + 1, 1e6 + 2], [0.0, 0.0, 0.0]]], [[0, 0]], [[0, 
 @law(batch=responses())
 @example(batch=ONE_HOT)  # wyf3/llm_related#33, verl-project/verl#3287
 @example(batch=OFFSET)  # ml-explore/mlx#4169
-@example(batch=LONG_RESPONSE)
+@example(batch=LONG_RESPONSES)
 @example(batch=LARGE_VOCABULARY)
 def test_each_token_is_scored_by_the_logits_before_it(causal_response_logprobs, batch):
     """The logits at t give the log-probability of the token at t + 1.
@@ -527,6 +529,7 @@ def scored() -> st.SearchStrategy[Scored]:
 
 
 DENSITIES = Scored(np.array([[0.5, -1.0, 2.0]]), np.array([[1, 1, 1]]))  # of continuous actions
+LONG = Scored(np.array([long_row()]) - 8.0, np.array([[i % 3 > 0 for i in range(100)]], int))
 
 
 def metrics(got: Any) -> tuple[Any, Any, Any]:
@@ -540,9 +543,7 @@ def metrics(got: Any) -> tuple[Any, Any, Any]:
 # 0xallam/Direct-Preference-Optimization#4
 @example(batch=Scored(np.array([[-1.0, -2.0, -5.0]]), np.array([[1, 1, 0]])))
 @example(batch=Scored(np.array([[0.0, nan]]), np.array([[1, 0]])))  # verl-project/verl#2377
-@example(
-    batch=Scored(np.array([long_row()]) - 8.0, np.array([[i % 3 > 0 for i in range(100)]], int))
-)
+@example(batch=LONG)
 def test_counts_and_sums_run_over_the_active_tokens(masked_sequence_metrics, batch):
     """A sequence's log-probability is the sum over its active tokens.
 
@@ -556,6 +557,7 @@ def test_counts_and_sums_run_over_the_active_tokens(masked_sequence_metrics, bat
 
 @law(batch=scored())
 @example(batch=DENSITIES)
+@example(batch=LONG)
 def test_perplexity_is_the_inverse_geometric_mean_probability(masked_sequence_metrics, batch):
     """Perplexity to the power of the token count is the inverse probability of the sequence.
 
@@ -713,17 +715,17 @@ def rescored(impossible: bool = True) -> st.SearchStrategy[Rescored]:
     return st.tuples(tokens, st.integers(1, 3)).map(lambda drawn: _rescored(*drawn))
 
 
-LONG_SEQUENCE = Rescored(
-    np.array([long_row()]) - 8.0,
-    np.array([[x - 8.0 + (-1) ** i / 64 for i, x in enumerate(long_row())]]),
-    np.array([[int(i % 3 > 0) for i in range(100)]]),
+LONG_SEQUENCES = Rescored(
+    np.array([long_row()] * 2) - 8.0,
+    np.array([[x - 8.0 + (-1) ** i / n for i, x in enumerate(long_row())] for n in (64, 16)]),
+    np.array([[int(i % n > 0) for i in range(100)] for n in (3, 4)]),
 )
 
 
 @law(batch=rescored())
 @example(batch=Rescored(np.array([[-1.0, nan]]), np.array([[-2.0, -inf]]), np.array([[1, 0]])))
 @example(batch=Rescored(np.array([[0.5, 2.0]]), np.array([[0.25, -1.0]]), np.array([[1, 1]])))
-@example(batch=LONG_SEQUENCE)
+@example(batch=LONG_SEQUENCES)
 def test_sequence_ratio_is_the_product_of_its_tokens_ratios(sequence_logprob_ratio, batch):
     """The ratio of a sequence is the product of the ratios of its active tokens.
 

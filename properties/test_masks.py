@@ -134,6 +134,7 @@ def test_mask_dilution_is_how_far_the_mean_loss_shrinks(trajectory_mask_report, 
 
 
 @law(trajectory=segments(), code=st.integers(0, 10**9))
+@example(trajectory=[("assistant", 3), ("tool", 20)] * 50, code=10**9)
 def test_mask_report_depends_on_token_counts_alone(trajectory_mask_report, trajectory, code):
     """Neither the order of the segments nor where a segment is cut changes the report."""
     policy, total = mask_of(trajectory)

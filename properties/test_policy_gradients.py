@@ -636,6 +636,7 @@ def test_gains_end_at_the_upper_bound_and_costs_at_the_lower(clipped_policy_term
 
 @law(tokens=surrogates(), clip=dual_windows())
 @example(tokens=table(10.0, -1.0), clip=Clip(dual=3.0))
+@example(tokens=table(50.0, -1.0), clip=Clip(dual=20.0))
 def test_a_dual_clip_bounds_the_cost_of_a_large_ratio(clipped_policy_terms, tokens, clip):
     """With a dual clip c, a ratio above c costs what c costs, where A < 0.
 

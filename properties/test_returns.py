@@ -370,12 +370,14 @@ def test_discounted_return_refuses(discounted_return, bad):
 
 # ---- td_residuals ---------------------------------------------------------------------------
 
+LONG_EPISODES = Episodes(long_row(), long_row(101), [i % 40 == 39 for i in range(100)], 0.9)
+
 
 @law(episode=episodes())
 # thu-ml/tianshou#869: raw values, a terminal at the end
 @example(episode=Episodes([1.0, 1.0], [0.5, 0.5, 9.0], [False, True], 0.9))
 @example(episode=Episodes([1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0], [True, True, False], 0.5))
-@example(episode=Episodes(long_row(), long_row(101), [i % 40 == 39 for i in range(100)], 0.9))
+@example(episode=LONG_EPISODES)
 def test_td_residuals_telescope_with_terminals_anywhere(td_residuals, episode):
     """The discounted residuals add up to the return and the values at the ends and terminals.
 
@@ -396,6 +398,7 @@ def test_td_residuals_telescope_with_terminals_anywhere(td_residuals, episode):
 # PufferAI/PufferLib#363: the last step has a residual too
 @example(episode=Episodes([1.0], [0.5, 2.0], [False], 0.5))
 @example(episode=Episodes([2.0], [4.0, 8.0], [True], 0.5))
+@example(episode=LONG_EPISODES)
 def test_td_residual_is_the_surprise_of_one_step(td_residuals, episode):
     """A residual is reward plus discounted next value, none after a terminal, minus the value.
 
@@ -765,6 +768,7 @@ def test_collector_target_refuses(collector_target, bad):
 @example(rewards=[1.0, 0.0, -0.5, 2.0], gamma=1.0)
 @example(rewards=[1.0, 2.0, 4.0], gamma=0.5)  # mohmdelsayed/streaming-drl#3
 @example(rewards=[2.0, 0.0, 1.0], gamma=1.0)  # kzl/decision-transformer#22
+@example(rewards=long_row(), gamma=0.99)
 def test_return_to_go_is_the_return_from_each_step(return_to_go, rewards, gamma):
     """At every step stands the discounted sum of its own reward and the later ones.
 

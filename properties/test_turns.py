@@ -380,6 +380,7 @@ def test_turn_probability_ratio_refuses(turn_probability_ratio, bad):
 @law(language=languages())
 @example(language=Language({"open red": 0.5, "Open red": 0.25}, {"open red": 0}, 0, True))
 @example(language=Language({"zero": 0.5, "nought": 0.25}, {"zero": 0, "nought": "0"}, "0", False))
+@example(language=Language({"on": 0.5, "On": 0.25}, {"on": "go", "On": "Go"}, "go", False))
 @example(
     language=Language(
         dict.fromkeys(map(str, range(100)), 1 / 128), {str(i): i % 3 for i in range(100)}, 1, True
