@@ -286,7 +286,8 @@ def _import(target: str) -> Any:
 
 
 def _missing(name: str, public: list[str]) -> Resolution:
-    near = get_close_matches(name, public, n=1, cutoff=0.8)
+    others = [other for other in public if other not in FUNCTIONS]
+    near = get_close_matches(name, others, n=1, cutoff=0.8)
     return Resolution("missing", f"it has {near[0]}; was that meant?" if near else "")
 
 
