@@ -116,7 +116,7 @@ def iql_advantage_weights(
         max_weight: upper bound w_max > 0.
 
     Returns:
-        Weights in the shape of `advantages`, each in [0, w_max].
+        Weights in the shape of `advantages`, each in [0, w_max]; a float for one number.
 
     Raises:
         ValueError: a non-finite advantage, β < 0 or w_max ≤ 0; the text names index and value.
