@@ -28,6 +28,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import BOOLEANS, FORMS, evenly, forms, long_row, near, steps, whole_numbers
 
@@ -299,7 +300,7 @@ class Rollouts:
     """Rewards of rollouts, the group of each, and whether it counts."""
 
     rewards: list[float]
-    ids: list[Any]
+    ids: Any
     valid: list[bool]
 
     @property
@@ -420,6 +421,17 @@ def ddofs() -> st.SearchStrategy[int]:
 
 def epsilons() -> st.SearchStrategy[float]:
     return st.sampled_from((1e-6, 0.0, 1e-4, 0.5))
+
+
+def ordinary_rollouts(sample: Sample) -> Rollouts:
+    """Up to a hundred rollouts of up to twelve prompts, none of which has a single one."""
+    count = 2 * sample.columns
+    prompts = sample.chance("order").permutation(count) % min(sample.rows, sample.columns)
+    fractions, texts = prompts / 8 - 0.5, [f"prompt {i}" for i in prompts]
+    solved = 1.0 * sample.flags("solved", count, share=0.5)
+    rewards = sample.choice("rewarded", sample.reals("rewards", count), solved)
+    names = (prompts, prompts.tolist(), tuple(fractions.tolist()), fractions, texts, tuple(texts))
+    return Rollouts(rewards.tolist(), sample.choice("named", *names), [True] * count)
 
 
 def rotation(turn: int, count: int) -> list[int]:
@@ -716,6 +728,26 @@ def test_group_advantages_read_any_array_and_leave_it_alone(
     assert_untouched(group_advantages, *args, valid=flags([i > 0 for i in range(len(rewards))]))
 
 
+@law_of_ordinary_sizes
+def test_group_advantages_of_batches_of_ordinary_size(group_advantages, sample):
+    """Many prompts with many answers each, in any order, are each measured by themselves.
+
+    A_i = (r_i − mean_g) / (std_g + ε) over the rows that count, with every option at once.
+    """
+    drawn = ordinary_rollouts(sample)
+    counts = sample.flags("valid", len(drawn.rewards), share=0.8)
+    rewards, valid = sample.held(np.where(counts, drawn.rewards, 1e6), counts)
+    chosen = {
+        "scale": sample.choice("scale", "std", "none", "batch"),
+        "ddof": sample.choice("ddof", 0, 1),
+        "eps": sample.choice("eps", 1e-6, 0.0, 1e-4, 0.5, 3.0),
+    }
+    options = {name: chosen[name] for name in chosen if sample.choice(name + " given", 1, 1, 0)}
+    got = numbers(group_advantages(rewards, drawn.ids, valid=valid, **options), shape=counts.shape)
+    truth(drawn.only(np.flatnonzero(counts)), **options).check(got[counts])
+    assert_same(got[~counts], np.zeros(np.sum(~counts)))
+
+
 @law_of_refusals(REFUSALS["group_advantages"])
 def test_group_advantages_refuse(group_advantages, bad):
     """Valid rewards are finite, ids are numbers or texts, and options are in their range."""
@@ -860,6 +892,18 @@ def test_leave_one_out_reads_any_array_and_leaves_it_alone(
     values, terms = left_out(drawn)
     assert_close(leave_one_out_advantages(*args), values, terms=terms)
     assert_untouched(leave_one_out_advantages, *args)
+
+
+@law_of_ordinary_sizes
+def test_leave_one_out_advantages_of_batches_of_ordinary_size(leave_one_out_advantages, sample):
+    """Many prompts with many answers each, in any order, are each measured by themselves.
+
+    A_i = r_i − mean of the others of its prompt, whatever holds the ids.
+    """
+    drawn = ordinary_rollouts(sample)
+    values, terms = left_out(drawn)
+    got = leave_one_out_advantages(*sample.held(np.array(drawn.rewards)), drawn.ids)
+    assert_close(got, values, terms=terms)
 
 
 @law_of_refusals(REFUSALS["leave_one_out_advantages"])

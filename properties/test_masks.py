@@ -19,6 +19,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import digits, steps
 
@@ -168,6 +169,23 @@ def test_mask_report_takes_any_pairs(trajectory_mask_report, trajectory, kind):
     assert_untouched(trajectory_mask_report, given)
     assert_reports(trajectory_mask_report(given), policy, total)
     assert_reports(trajectory_mask_report(tuple(map(tuple, given))), policy, total)
+
+
+@law_of_ordinary_sizes
+def test_mask_report_of_a_trajectory_of_ordinary_length(trajectory_mask_report, sample):
+    """Every segment of a trajectory of ordinary length counts, of each role and of any size.
+
+    dilution = N / n, masked_fraction = (N − n) / N.
+    """
+    most = sample.choice("most", 2, 30, 700, 10**5)
+    roles = sample.integers("roles", 0, len(ROLES), sample.columns)
+    counts = sample.integers("counts", 0, most, sample.columns).tolist()
+    last = ("assistant", int(sample.integers("last", 1, most)))
+    trajectory = [*((ROLES[role], n) for role, n in zip(roles, counts, strict=True)), last]
+    given = sample.choice(
+        "given", trajectory, tuple(trajectory), [list(pair) for pair in trajectory]
+    )
+    assert_reports(trajectory_mask_report(given), *mask_of(trajectory))
 
 
 @law_of_refusals(REFUSALS["trajectory_mask_report"])

@@ -22,6 +22,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import DISCOUNTS, REALS, WHOLE, discounts, long_row, near, steps
 
@@ -100,8 +101,8 @@ POLICY_WEIGHTS = (1, 0, 3, 0)
 class Batch:
     """Transitions with their next values under two networks and one policy, each [N, A]."""
 
-    rewards: list[float]
-    terminal: list[int]
+    rewards: Any
+    terminal: Any
     online: Any
     target: Any
     policy: Any
@@ -170,6 +171,18 @@ def batches() -> st.SearchStrategy[Batch]:
     """Batches of up to six transitions with one to four actions; two fifths of them terminal."""
     one = steps(_transition, 8, 5, *([8] * 4), *([16] * 4), *([4] * 4), max_size=6)
     return st.tuples(one, st.sampled_from((2, 3, 1, 4)), st.sampled_from(DISCOUNTS)).map(_batch)
+
+
+def ordinary_batch(sample: Sample) -> Batch:
+    """Up to fifty transitions with up to twelve actions; what follows a terminal is far off."""
+    ended = sample.flags("terminal", sample.columns)
+    online, target = (
+        np.where(ended[:, None], 1e6, sample.reals(network, sample.columns, sample.rows))
+        for network in ("online", "target")
+    )
+    policy = sample.distributions("policy", sample.columns, sample.rows)
+    rewards = sample.reals("rewards", sample.columns)
+    return Batch(rewards, ended, online, target, policy, sample.number("gamma"))
 
 
 def inert_values() -> st.SearchStrategy[float]:
@@ -366,6 +379,17 @@ def test_dqn_takes_numbers_of_every_kind(dqn_targets, batch, kinds):
     batch.assert_targets(got, best)
 
 
+@law_of_ordinary_sizes
+def test_dqn_targets_of_batches_of_ordinary_size(dqn_targets, sample):
+    """Each of many transitions has the target of the best of many actions.
+
+    y = r + γ (1 − d) max_a Q'(s', a), whatever containers hold the batch.
+    """
+    batch = ordinary_batch(sample)
+    *columns, gamma = batch.one_network()
+    batch.assert_targets(dqn_targets(*sample.held(*columns), gamma), batch.target.max(1)[:, None])
+
+
 @law_of_refusals(REFUSALS["dqn_targets"])
 def test_dqn_targets_refuse(dqn_targets, bad):
     """Next values are finite unless terminal, shapes fit, flags are 0 or 1, γ lies in [0, 1]."""
@@ -484,6 +508,18 @@ def test_double_dqn_takes_numbers_of_every_kind(double_dqn_targets, batch, kinds
     batch.assert_targets(got, chosen(batch))
 
 
+@law_of_ordinary_sizes
+def test_double_dqn_targets_of_batches_of_ordinary_size(double_dqn_targets, sample):
+    """For each of many transitions one of many actions is selected online, and then evaluated.
+
+    y = r + γ (1 − d) Q_target(s', a*), the first of tied actions.
+    """
+    batch = ordinary_batch(sample)
+    *columns, gamma = batch.two_networks()
+    got = double_dqn_targets(*sample.held(*columns), gamma)
+    batch.assert_targets(got, chosen(batch))
+
+
 @law_of_refusals(REFUSALS["double_dqn_targets"])
 def test_double_dqn_targets_refuse(double_dqn_targets, bad):
     """Both tables are [N, A] and finite unless terminal, flags are 0 or 1, γ lies in [0, 1]."""
@@ -596,6 +632,17 @@ def test_fqe_takes_numbers_of_every_kind(fqe_targets, batch, kinds):
     """Integers, single precision and tuples count like floats, and none of them is changed."""
     got = asked_in_kinds(fqe_targets, kinds, *batch.evaluation())
     batch.assert_targets(got, products(batch))
+
+
+@law_of_ordinary_sizes
+def test_fqe_targets_of_batches_of_ordinary_size(fqe_targets, sample):
+    """For each of many transitions all of many actions are weighed by the policy.
+
+    y = r + γ (1 − d) Σ_a π(a | s') Q'(s', a), with actions that the policy never takes.
+    """
+    batch = ordinary_batch(sample)
+    *columns, gamma = batch.evaluation()
+    batch.assert_targets(fqe_targets(*sample.held(*columns), gamma), products(batch))
 
 
 @law_of_refusals(REFUSALS["fqe_targets"])

@@ -24,6 +24,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import REALS, WHOLE, discounts, forms, long_row, near, reals, steps, whole_numbers
 
@@ -362,6 +363,17 @@ def test_return_reads_any_array_and_leaves_it_alone(discounted_return, rewards, 
     assert_sum(discounted_return(form(rewards), gamma), discounted_terms(rewards, gamma))
 
 
+@law_of_ordinary_sizes
+def test_return_of_a_trajectory_of_ordinary_length(discounted_return, sample):
+    """A trajectory of ordinary length is worth the discounted sum of all its rewards.
+
+    G = Σ_t γ^t r_t, whatever container holds the rewards.
+    """
+    rewards, gamma = sample.reals("rewards", sample.columns), sample.number("gamma")
+    got = discounted_return(*sample.held(rewards), gamma)
+    assert_sum(got, discounted_terms(rewards, gamma))
+
+
 @law_of_refusals(REFUSALS["discounted_return"])
 def test_discounted_return_refuses(discounted_return, bad):
     """Rewards are a vector of finite numbers, and γ lies in [0, 1]."""
@@ -485,6 +497,23 @@ def test_td_residuals_read_any_array_and_leave_it_alone(td_residuals, rows, form
     assert_sums(td_residuals(*call), episode.expanded)
 
 
+@law_of_ordinary_sizes
+def test_td_residuals_of_a_trajectory_of_ordinary_length(td_residuals, sample):
+    """Every step of a trajectory of ordinary length has its own residual.
+
+    δ_t = r_t + γ (1 − d_t) V_{t+1} − V_t, with several episodes in a row or without flags.
+    """
+    rewards = sample.reals("rewards", sample.columns)
+    values = sample.reals("values", sample.columns + 1)
+    ended = sample.flags("terminated", sample.columns)
+    given = sample.choice("given", True, True, False)
+    gamma = sample.number("gamma")
+    held = sample.held(rewards, values, ended)
+    got = td_residuals(*held[:2], gamma, *held[2:] if given else ())
+    episode = Episodes([*rewards], [*values], [*(ended & given)], gamma)
+    assert_sums(got, episode.expanded)
+
+
 @law_of_refusals(REFUSALS["td_residuals"])
 def test_td_residuals_refuses(td_residuals, bad):
     """There is one value more than rewards, all of them finite; flags are 0 or 1, and γ ≤ 1."""
@@ -565,6 +594,17 @@ def test_td_sum_reads_any_array_and_leaves_it_alone(discounted_td_sum, deltas, f
     assert_sum(discounted_td_sum(form(deltas), gamma), discounted_terms(deltas, gamma))
 
 
+@law_of_ordinary_sizes
+def test_td_sum_of_a_trajectory_of_ordinary_length(discounted_td_sum, sample):
+    """The residuals of a trajectory of ordinary length all count, each at its own discount.
+
+    Σ_t γ^t δ_t, whatever container holds the residuals.
+    """
+    deltas, gamma = sample.reals("deltas", sample.columns), sample.number("gamma")
+    got = discounted_td_sum(*sample.held(deltas), gamma)
+    assert_sum(got, discounted_terms(deltas, gamma))
+
+
 @law_of_refusals(REFUSALS["discounted_td_sum"])
 def test_discounted_td_sum_refuses(discounted_td_sum, bad):
     """Residuals are a vector of finite numbers, and γ lies in [0, 1]."""
@@ -643,6 +683,22 @@ def test_semi_markov_return_reads_any_array_and_leaves_it_alone(
     call = (form(rewards), form([duration] * len(rewards)), 0.5)
     assert_untouched(semi_markov_return, *call)
     assert_sum(semi_markov_return(*call), discounted_terms(rewards, 0.5**duration))
+
+
+@law_of_ordinary_sizes
+def test_return_of_macro_actions_of_ordinary_number_and_duration(semi_markov_return, sample):
+    """Each of many macro-actions is discounted by all the steps that passed before it.
+
+    G = Σ_k γ^(τ_0+…+τ_{k−1}) R_k, for durations of a few steps up to thousands.
+    """
+    rewards = sample.reals("rewards", sample.columns)
+    longest = sample.choice("longest", 3, 12, 60, 600, 3000)
+    durations = sample.integers("durations", 1, longest + 1, sample.columns)
+    gamma = sample.choice("gamma", sample.number("free"), 1 - 1 / (20 * longest), 1.0)
+    passed = np.cumsum(durations) - durations
+    terms = [gamma ** int(steps) * reward for steps, reward in zip(passed, rewards, strict=True)]
+    got = semi_markov_return(*sample.held(rewards, durations), gamma)
+    assert_sum(got, terms)
 
 
 @law_of_refusals(REFUSALS["semi_markov_return"])
@@ -755,6 +811,28 @@ def test_targets_read_any_array_and_leave_it_alone(collector_target, batch, form
     assert_sums(got, [target_terms(*row, gamma) for row in batch])
 
 
+@law_of_ordinary_sizes
+def test_targets_of_batches_of_ordinary_size(collector_target, sample):
+    """In vectors, tables and blocks of ordinary size every entry has its own target.
+
+    y = r + γ (1 − d) V', where any of the three may be one number for all, a row or a column.
+    """
+    shape = sample.layout()
+    kept = sample.flags("kept", 3, len(shape), share=0.8)  # an axis that is not kept has length 1
+    alone = sample.flags("alone", 3, share=0.15)
+    own = [
+        () if one else tuple(np.where(axes, shape, 1))
+        for one, axes in zip(alone, kept, strict=True)
+    ]
+    reward, value = sample.reals("rewards", *own[0]), sample.reals("values", *own[1])
+    ended = sample.flags("terminated", *own[2], share=0.4)
+    gamma = sample.number("gamma")
+    held = sample.held(reward, value, ended)
+    got = collector_target(*held[:2], gamma=gamma, terminated=held[2])
+    ahead = gamma * np.where(ended, 0.0, value)
+    assert_close(got, reward + ahead, terms=np.abs(reward) + np.abs(ahead))
+
+
 @law_of_refusals(REFUSALS["collector_target"])
 def test_collector_target_refuses(collector_target, bad):
     """Next values are finite where they count, flags are 0 or 1, shapes broadcast, and γ ≤ 1."""
@@ -855,6 +933,21 @@ def test_return_to_go_reads_any_array_and_leaves_it_alone(return_to_go, rewards,
     assert_untouched(return_to_go, form(rewards), gamma)
     tails = [discounted_terms(rewards[t:], gamma) for t in range(len(rewards))]
     assert_sums(return_to_go(form(rewards), gamma), tails)
+
+
+@law_of_ordinary_sizes
+def test_return_to_go_along_a_trajectory_of_ordinary_length(return_to_go, sample):
+    """Every step of a trajectory of ordinary length has the discounted rest of it to go.
+
+    R_t = Σ_{j ≥ t} γ^{j−t} r_j, and γ is 1 unless it is given.
+    """
+    rewards, gamma = sample.reals("rewards", sample.columns), sample.number("gamma")
+    given = sample.choice("given", True, True, False)
+    got = return_to_go(*sample.held(rewards), *[gamma] * given)
+    ahead = np.subtract.outer(np.arange(sample.columns), np.arange(sample.columns))
+    powers = np.tril((gamma if given else 1.0) ** np.abs(ahead)).T  # γ^(j−t) at [t, j ≥ t]
+    truth, scale = powers @ rewards, powers @ np.abs(rewards)
+    assert_close(got, truth, terms=scale, count=sample.columns)
 
 
 @law_of_refusals(REFUSALS["return_to_go"])

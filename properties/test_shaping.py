@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from hypothesis import example
@@ -23,6 +24,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import REALS, WHOLE, discounts, forms, long_row, near, steps
 
@@ -125,6 +127,14 @@ def extreme_paths() -> st.SearchStrategy[Path]:
 def whole_paths() -> st.SearchStrategy[Path]:
     """Paths with small integers for rewards and potentials."""
     return paths_over(WHOLE, st.sampled_from([0.5, 0.9]), max_size=6)
+
+
+def ordinary_path(sample: Sample) -> tuple[Path, list[Any]]:
+    """A path of up to fifty steps, and its rewards and potentials in their containers."""
+    rewards = sample.reals("rewards", sample.columns)
+    potentials = sample.reals("potentials", sample.columns + 1)
+    path = Path(rewards.tolist(), potentials.tolist(), sample.number("gamma"))
+    return path, sample.held(rewards, potentials)
 
 
 # ---- potential_shaping ----------------------------------------------------------------------
@@ -233,6 +243,16 @@ def test_shaping_reads_any_array_and_leaves_it_alone(potential_shaping, path, fo
     call = (form(path.rewards), form(path.potentials), path.gamma)
     assert_untouched(potential_shaping, *call)
     assert_sums(potential_shaping(*call), path.expanded)
+
+
+@law_of_ordinary_sizes
+def test_shaped_rewards_of_a_path_of_ordinary_length(potential_shaping, sample):
+    """Every step of a path of ordinary length is shaped by the potentials at its own ends.
+
+    r'_t = r_t + γ Φ_{t+1} − Φ_t, whatever containers hold them.
+    """
+    path, held = ordinary_path(sample)
+    assert_sums(potential_shaping(*held, path.gamma), path.expanded)
 
 
 @law_of_refusals(REFUSALS["potential_shaping"])
@@ -354,6 +374,20 @@ def test_shaped_returns_read_any_array_and_leave_it_alone(shaped_return_identity
     assert_sum(original, path.original)
     assert_sum(predicted, truth)
     assert_close(shaped, nearest_float(sum(truth)), terms=path.scale)
+
+
+@law_of_ordinary_sizes
+def test_shaped_return_of_a_path_of_ordinary_length(shaped_return_identity, sample):
+    """A path of ordinary length has all three returns: original, shaped and predicted.
+
+    shaped = predicted = original + γ^T Φ_T − Φ_0
+    """
+    path, held = ordinary_path(sample)
+    original, shaped, predicted = record(shaped_return_identity(*held, path.gamma), *FIELDS)
+    truth = path.original + path.shift
+    assert_sum(original, path.original)
+    assert_sum(predicted, truth)
+    assert_close(shaped, nearest_float(sum(truth)), terms=path.scale, count=3 * sample.columns)
 
 
 @law_of_refusals(REFUSALS["shaped_return_identity"])

@@ -24,6 +24,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 from rlcheck.grading.wire import TableFunction
 
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import REALS, digits, evenly, near, steps
 
@@ -198,6 +199,9 @@ def languages() -> st.SearchStrategy[Language]:
     return st.tuples(evenly(2 * len(ACTIONS)), entries).map(build)
 
 
+SPELLED = ("act {}", "Act {}", "act {} ", "act  {}")
+
+
 @law(probabilities=dyadic_turns())
 @example(probabilities=[1 - i % 7 / 64 for i in range(300)])
 def test_turn_has_the_log_of_the_product_of_its_token_probabilities(
@@ -261,6 +265,19 @@ def test_macro_action_logprob_takes_any_array_like(macro_action_logprob, logprob
     given = in_kind(logprobs, kind)
     assert_untouched(macro_action_logprob, given)
     assert_close(macro_action_logprob(given), float(sum(logprobs)), terms=total(logprobs))
+
+
+@law_of_ordinary_sizes
+def test_log_probability_of_a_turn_of_ordinary_length(macro_action_logprob, sample):
+    """Every token of a turn of ordinary length counts, one of probability 0 too.
+
+    log π(turn) = Σ_t log p_t, whatever container holds them.
+    """
+    logprobs = sample.reals("logprobs", sample.columns, low=-9.0, high=0.0)
+    impossible = sample.choice("impossible", False, False, False, True)
+    logprobs[sample.integers("at", 0, sample.columns, int(impossible))] = -math.inf
+    got = macro_action_logprob(*sample.held(logprobs))
+    assert_close(got, np.sum(logprobs), terms=total(logprobs), count=sample.columns)
 
 
 @law_of_refusals(REFUSALS["macro_action_logprob"])
@@ -369,6 +386,22 @@ def test_turn_probability_ratio_takes_any_array_like(turn_probability_ratio, pai
     terms = truth * (1 + total(c for c, _ in pairs) + total(b for _, b in pairs))
     assert_untouched(turn_probability_ratio, current, behavior)
     assert_close(number(turn_probability_ratio(current, behavior)), truth, terms=terms)
+
+
+@law_of_ordinary_sizes
+def test_ratio_of_a_turn_of_ordinary_length(turn_probability_ratio, sample):
+    """Every token of a turn of ordinary length counts, for either policy.
+
+    ρ = exp(Σ_t (log π_t − log μ_t)), whatever containers hold them.
+    """
+    behavior = sample.reals("behavior", sample.columns, low=-9.0, high=0.0)
+    current = np.minimum(behavior + sample.reals("moves", sample.columns, low=-1, high=1), 0.0)
+    if sample.choice("impossible", False, False, False, True):
+        current[sample.integers("at", 0, sample.columns)] = -math.inf
+    got = turn_probability_ratio(*sample.held(current, behavior))
+    truth = math.exp(np.sum(current) - np.sum(behavior))
+    factor = 1 + total(behavior) + (total(current) if truth else 0.0)
+    assert_close(got, truth, terms=truth, count=2 * sample.columns, factor=factor)
 
 
 @law_of_refusals(REFUSALS["turn_probability_ratio"])
@@ -490,6 +523,33 @@ def test_semantic_action_probability_takes_any_number(semantic_action_probabilit
     assert_untouched(semantic_action_probability, *args)
     assert_close(number(semantic_action_probability(*args)), truth, terms=1.0)
     assert_same(semantic_action_probability({"a": 0, "b": 1}, {"a": 0, "b": 2}, 2), 1.0)
+
+
+@law_of_ordinary_sizes
+def test_semantic_probability_in_a_language_of_ordinary_size(semantic_action_probability, sample):
+    """Many strings of many meanings, and of none, share out the probability.
+
+    P(a) = Σ p(s) over parser(s) = a, for each action, by a table or a callable.
+    """
+    probabilities = sample.distributions("probabilities", sample.columns) * sample.number("sum")
+    spelled = [SPELLED[i % 4].format(i // 4) for i in range(sample.columns)]
+    actions = sample.choice(
+        "actions",
+        range(3),
+        range(20),
+        [a.format(i) for i in range(3) for a in SPELLED],
+        [("go", 1)],
+    )
+    meant = sample.integers("meant", -2, len(actions), sample.columns)
+    meanings = {
+        s: actions[m] if m >= 0 else None for s, m in zip(spelled, meant, strict=True) if m > -2
+    }
+    parser = sample.choice("parser", meanings, TableFunction(meanings))
+    strings = dict(zip(spelled, probabilities.tolist(), strict=True))
+    asked = sample.integers("asked", 0, len(actions))
+    got = semantic_action_probability(strings, parser, actions[asked])
+    hits = probabilities[meant == asked]
+    assert_close(got, math.fsum(hits), terms=math.fsum(hits), count=len(hits))
 
 
 @law_of_refusals(REFUSALS["semantic_action_probability"])
