@@ -322,6 +322,11 @@ def batch(rewards: Sequence[float], ids: Sequence[Any]) -> Rollouts:
     return Rollouts(list(rewards), list(ids), [True] * len(rewards))
 
 
+LONG_BATCH = Rollouts(
+    long_row(60), [f"prompt {i % 7}" for i in range(60)], [i % 4 > 0 for i in range(60)]
+)
+
+
 def rollouts(
     rewards: tuple[float, ...] = REWARDS, *, max_size: int = 10
 ) -> st.SearchStrategy[Rollouts]:
@@ -577,6 +582,8 @@ def test_equal_rewards_give_exactly_zero(group_advantages, rewards, size, form, 
 # alibaba/ROLL#475
 # alibaba/ROLL#476
 @example(drawn=Rollouts([5.0, 0.0], [0, 0], [True, False]), junk=NAN, scale="batch", options={})
+@example(drawn=LONG_BATCH, junk=NAN, scale="std", options={})
+@example(drawn=LONG_BATCH, junk=INF, scale="batch", options={})
 def test_rollouts_that_do_not_count_are_outside_every_statistic(
     group_advantages, drawn, junk, scale, options
 ):

@@ -301,6 +301,8 @@ def test_dqn_target_is_that_of_the_best_single_action(dqn_targets, batch):
 
 @law(batch=batches(), inert=inert_values())
 @example(batch=Batch([2.0], [1], [[0.0]], [[0.0]], [[1.0]], 0.9), inert=NAN)  # pytorch/rl#3744
+@example(batch=LONG_BATCH, inert=NAN)
+@example(batch=MANY_ACTIONS, inert=-INF)
 def test_dqn_terminal_next_values_change_nothing(dqn_targets, batch, inert):
     """Whatever the network says about a terminal's next state, NaN and infinity too, is ignored.
 
@@ -421,6 +423,8 @@ def test_double_dqn_evaluates_the_action_that_the_online_network_selects(double_
 
 
 @law(batch=batches(), inert=inert_values())
+@example(batch=LONG_BATCH, inert=NAN)
+@example(batch=MANY_ACTIONS, inert=-INF)
 def test_double_dqn_terminal_next_values_change_nothing(double_dqn_targets, batch, inert):
     """Whatever both networks say about a terminal's next state, NaN too, is ignored."""
     got = assert_quiet(double_dqn_targets, *batch.two_networks(inert))
@@ -548,6 +552,8 @@ def test_fqe_target_is_the_expectation_under_the_policy(fqe_targets, batch):
 
 
 @law(batch=batches(), inert=inert_values())
+@example(batch=LONG_BATCH, inert=NAN)
+@example(batch=MANY_ACTIONS, inert=-INF)
 def test_fqe_terminal_next_values_change_nothing(fqe_targets, batch, inert):
     """Whatever the network says about a terminal's next state, NaN and infinity too, is ignored."""
     got = assert_quiet(fqe_targets, *batch.evaluation(inert))

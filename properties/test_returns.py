@@ -743,6 +743,7 @@ def test_target_of_each_transition_stands_alone(collector_target, batch, rows, g
 @law(batch=transitions(1), junk=st.sampled_from(JUNK), gamma=discounts())
 @example(batch=[(2.0, 0.0, True)], junk=NAN, gamma=0.9)  # pytorch/rl#3744
 @example(batch=[(2.0, 0.0, True)], junk=INF, gamma=0.0)
+@example(batch=[(2.0, 4.0, i % 9 == 0) for i in range(100)], junk=NAN, gamma=0.5)
 def test_next_value_of_a_terminal_is_inert(collector_target, batch, junk, gamma):
     """What stands in a terminal's next value, NaN and infinities too, changes nothing.
 
