@@ -50,6 +50,10 @@ class Sample:
         """A number of three decimals between the two."""
         return round(float(self.chance(name).uniform(low, high)), 3)
 
+    def discount(self, name: str) -> float:
+        """A discount or a trace decay: any, one whose powers stay large, or none."""
+        return self.choice(f"{name} is", self.number(name), self.number(name, 0.9), 1.0)
+
     def integers(self, name: str, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Whole numbers in [low, high)."""
         return self.chance(name).integers(low, high, shape)

@@ -24,6 +24,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import Refusal, law_of_refusals, refuse
 from .strategies import (
     BOOLEANS,
@@ -365,6 +366,34 @@ WIDE = Batch(
 )
 
 
+class OrdinarySteps:
+    """A vector or a table of many steps; what follows a true ending is far off."""
+
+    def __init__(self, sample: Sample) -> None:
+        shape = sample.choice("shape", (sample.columns,), sample.shape)
+        self.sample = sample
+        self.rewards, self.values = (sample.reals(n, *shape) for n in ("rewards", "values"))
+        self.ends = [sample.flags(n, *shape, share=0.1) for n in ("terminated", "truncated")]
+        self.after = np.where(self.ends[0], 1e6, sample.reals("next values", *shape))
+        self.gamma, self.lam = sample.discount("gamma"), sample.discount("lam")
+
+    def ask(self, function: Callable[..., Any]) -> Any:
+        *amounts, ended, cut = self.sample.held(self.rewards, self.values, self.after, *self.ends)
+        return function(*amounts, self.gamma, self.lam, terminated=ended, truncated=cut)
+
+    @property
+    def advantages(self) -> Any:
+        """The advantages, and the sums of the absolute values of their terms, by recursion."""
+        ahead = self.gamma * np.where(self.ends[0], 0.0, self.after)
+        signed = self.rewards + ahead - self.values
+        deltas = np.stack([signed, abs(self.rewards) + abs(ahead) + abs(self.values)])
+        decay = self.gamma * self.lam * ~np.logical_or(*self.ends)
+        out, later = np.zeros(deltas.shape), np.zeros(deltas.shape[:-1])
+        for t in reversed(range(self.sample.columns)):
+            out[..., t] = later = deltas[..., t] + decay[..., t] * later
+        return out
+
+
 def giants() -> st.SearchStrategy[Stream]:
     """One episode of huge rewards of one sign, whose values would push the advantage further."""
 
@@ -596,6 +625,17 @@ def test_advantages_read_any_array_and_leave_it_alone(
     assert_advantages(given.ask(generalized_advantages, form), *[stream] * (1 + twice), shape=shape)
 
 
+@law_of_ordinary_sizes
+def test_advantages_of_batches_of_ordinary_size(generalized_advantages, sample):
+    """Every step of many long rows has its own advantage, with endings of every kind on the way.
+
+    A_t = Σ_k (γλ)^k δ_{t+k} up to the ending of the episode, for a vector or a table of steps.
+    """
+    steps_ = OrdinarySteps(sample)
+    advantages, scales = steps_.advantages
+    assert_close(steps_.ask(generalized_advantages), advantages, terms=scales, count=sample.columns)
+
+
 @law_of_refusals(REFUSALS["generalized_advantages"])
 def test_generalized_advantages_refuse(generalized_advantages, bad):
     """Shapes agree, all that counts is finite, flags are 0 or 1, and γ and λ lie in [0, 1]."""
@@ -778,6 +818,18 @@ def test_lambda_returns_read_any_array_and_leave_it_alone(lambda_returns, rows, 
     given.ask(lambda *args, **kwargs: assert_untouched(lambda_returns, *args, **kwargs), form)
     shape = (2, len(rows)) if twice else None
     assert_lambda_returns(given.ask(lambda_returns, form), *[stream] * (1 + twice), shape=shape)
+
+
+@law_of_ordinary_sizes
+def test_lambda_returns_of_batches_of_ordinary_size(lambda_returns, sample):
+    """Every step of many long rows has its own λ-return, with endings of every kind on the way.
+
+    G_t = A_t + V_t, for a vector or a table of steps.
+    """
+    steps_ = OrdinarySteps(sample)
+    (advantages, scales), values = steps_.advantages, steps_.values
+    terms = scales + np.abs(values)
+    assert_close(steps_.ask(lambda_returns), advantages + values, terms=terms, count=sample.columns)
 
 
 @law_of_refusals(REFUSALS["lambda_returns"])
@@ -1126,6 +1178,33 @@ def test_masked_advantages_read_any_array_and_leave_it_alone(
     shape = (2, len(row)) if twice else None
     got = given.ask(masked_advantages, form)
     assert_token_advantages(got, *[row] * (1 + twice), shape=shape)
+
+
+@law_of_ordinary_sizes
+def test_masked_advantages_of_batches_of_ordinary_size(masked_advantages, sample):
+    """Every policy token of many long rows has its own advantage, whatever tools write between.
+
+    A_i = R_i + γ V_{i+1} − V_i + γλ A_{i+1} over the policy tokens of each row, 0 elsewhere.
+    """
+    shape = sample.choice("shape", (sample.columns,), sample.shape)
+    mask = sample.flags("mask", *shape, share=0.6)
+    rewards = sample.reals("rewards", *shape)
+    values = np.where(mask, sample.reals("values", *shape), 1e6)
+    gamma, lam = sample.discount("gamma"), sample.discount("lam")
+    got = masked_advantages(*sample.held(rewards, values, mask), gamma, lam)
+
+    # the advantages, and the sums of the absolute values of their terms
+    earned, after = np.stack([rewards, abs(rewards)]), np.stack([values, abs(values)])
+    before = np.stack([-values, abs(values)])
+    truth = np.zeros(earned.shape)
+    owed, following, ahead = np.zeros((3, *truth.shape[:-1]))
+    for t in reversed(range(sample.columns)):
+        owed, active = owed + earned[..., t], mask[..., t]
+        here = owed + gamma * following + before[..., t] + gamma * lam * ahead
+        truth[..., t] = np.where(active, here, 0.0)
+        owed, ahead = np.where(active, 0.0, owed), np.where(active, here, ahead)
+        following = np.where(active, after[..., t], following)
+    assert_close(got, truth[0], terms=truth[1], count=3 * sample.columns)
 
 
 @law_of_refusals(REFUSALS["masked_advantages"])

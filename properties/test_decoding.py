@@ -25,6 +25,7 @@ from rlcheck.grading.laws import law
 from rlcheck.logprobs import stable_log_softmax
 
 from . import precise
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import forms, long_row, near, steps, whole_numbers
 
@@ -373,6 +374,28 @@ def test_decoding_reads_any_array_and_leaves_it_alone(
     assert_untouched(decoding_distribution_with_order, form(whole), **settings)
 
 
+@law_of_ordinary_sizes
+def test_decoding_from_vocabularies_of_ordinary_size(decoding_distribution_with_order, sample):
+    """Among many tokens the processors act in any order, at any temperature, k and mass.
+
+    Each acts on the renormalised survivors of the one before it; equal and impossible tokens are
+    among them.
+    """
+    logits = sample.reals("logits", sample.columns)
+    logits[sample.flags("impossible", sample.columns, share=0.1) & (logits < logits.max())] = -inf
+    case = Decoding(
+        logits.tolist(),
+        sample.choice("temperature", sample.number("warm", 0.02, 2.0), sample.number("hot", 2, 99)),
+        int(sample.integers("top_k", 1, sample.columns + 3)),
+        sample.number("top_p"),
+        sample.choice("order", *ORDERS[::-1]),
+    )
+    truth = decoded(case)
+    settings = case.settings | {"order": sample.choice("container", list, tuple)(case.order)}
+    got = decoding_distribution_with_order(*sample.held(logits), **settings)
+    assert_close(got, truth, terms=scale_of(case, truth))
+
+
 @law_of_refusals(REFUSALS["decoding_distribution_with_order"])
 def test_decoding_refuses(decoding_distribution_with_order, bad):
     """Logits without a softmax, settings out of range, unknown and repeated names are refused."""
@@ -493,6 +516,19 @@ def test_behavior_logprob_reads_any_array_and_leaves_it_alone(
     truth = float(precise.log(order[token]))
     assert_untouched(behavior_logprob, distribution, integer(token))
     assert_close(behavior_logprob(distribution, integer(token)), truth, terms=1.0 + abs(truth))
+
+
+@law_of_ordinary_sizes
+def test_behavior_logprob_in_vocabularies_of_ordinary_size(behavior_logprob, sample):
+    """Each of many tokens has the logarithm of its own probability, −∞ where that is 0.
+
+    log b(token), whatever container holds the distribution.
+    """
+    distribution = sample.distributions("distribution", sample.columns)
+    token = int(sample.integers("token", 0, sample.columns))
+    got = behavior_logprob(*sample.held(distribution), token)
+    truth = math.log(distribution[token]) if distribution[token] else -inf
+    assert_close(got, truth, terms=1.0 + abs(truth))
 
 
 @law_of_refusals(REFUSALS["behavior_logprob"])

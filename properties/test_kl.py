@@ -23,6 +23,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import forms, long_row, near, steps, whole_numbers
 
@@ -267,6 +268,35 @@ def test_kl_reads_any_array_and_leaves_it_alone(exact_kl_from_logits, whole, for
     assert_untouched(exact_kl_from_logits, form(whole), form(whole[::-1]))
 
 
+@law_of_ordinary_sizes
+def test_kl_of_logits_of_ordinary_size(exact_kl_from_logits, sample):
+    """Every row of a vector, a table or a block has its own divergence, along any axis.
+
+    KL(q‖p) = Σ_i q_i (log q_i − log p_i), with tokens that q excludes, and some that only p does.
+    """
+    shape = sample.layout()
+    axis = int(sample.integers("axis", -len(shape), len(shape)))
+    q, p = (sample.reals(name, *shape) for name in ("q", "p"))
+    q[sample.flags("q excludes", *shape) & (q < q.max(axis, keepdims=True))] = -inf
+    alone = sample.choice("p excludes more", 0.0, 0.0, 0.01)
+    out = np.isneginf(q) & sample.flags("p excludes", *shape)
+    p[
+        (out | sample.flags("p alone", *shape, share=alone)) & (p < p.max(axis, keepdims=True))
+    ] = -inf
+    held = sample.held(q, p)
+    default = axis in (-1, len(shape) - 1) and sample.choice("default", True, False)
+    got = exact_kl_from_logits(*held) if default else exact_kl_from_logits(*held, axis=axis)
+    below = [logits - logits.max(axis, keepdims=True) for logits in (q, p)]
+    log_q, log_p = (x - np.log(np.exp(x).sum(axis, keepdims=True)) for x in below)
+    chances = np.exp(log_q)
+    counts = chances > 0
+    apart = np.subtract(log_q, log_p, out=np.zeros(shape), where=counts)
+    sizes = np.subtract(2.0, np.add(*below), out=np.zeros(shape), where=counts)
+    truth = np.multiply(chances, apart, out=np.zeros(shape), where=counts).sum(axis)
+    scale = np.multiply(chances, sizes, out=np.zeros(shape), where=counts).sum(axis)
+    assert_close(got, truth, terms=2 * scale)
+
+
 @law_of_refusals(REFUSALS["exact_kl_from_logits"])
 def test_kl_refuses(exact_kl_from_logits, bad):
     """NaN, +inf, a row without a finite logit, and shapes that differ are refused."""
@@ -483,6 +513,33 @@ def test_moments_read_any_array_and_leave_it_alone(kl_estimator_moments, whole, 
 def _in_64ths(weights: tuple[int, ...]) -> list[float]:
     """Probabilities in 64ths, which float32 holds exactly; the last token takes the rest."""
     return [weight / 64 for weight in weights] + [1.0 - sum(weights) / 64]
+
+
+@law_of_ordinary_sizes
+def test_moments_of_vocabularies_of_ordinary_size(kl_estimator_moments, sample):
+    """Among many tokens all seven moments are those under samples from q.
+
+    Σ_i q_i k(i) and √(Σ_i q_i (k(i) − mean)²) for k1, k2 and k3; all infinite where p excludes
+    what q samples.
+    """
+    q, p = (sample.distributions(name, sample.columns) for name in ("q", "p"))
+    if sample.choice("p covers q", True, True, True, False):
+        p = (p + q) / 2
+    got = moments(kl_estimator_moments(*sample.held(p, q)))
+    drawn = q > 0
+    if not p[drawn].all():
+        assert_same(list(got.values()), [inf] * 7)
+        return
+    q, logs = q[drawn], np.log(p[drawn]) - np.log(q[drawn])
+    of = {"k1": -logs, "k2": logs**2 / 2, "k3": np.expm1(logs) - logs}
+    terms = 2.0 + q @ np.abs(logs)
+    assert_close(got["exact_kl"], q @ of["k1"], terms=terms)
+    for name, values in of.items():
+        mean = q @ values
+        std = np.sqrt(q @ (values - mean) ** 2)
+        scale = 1.0 + abs(mean) + std
+        assert_close(got[f"{name}_mean"], mean, terms=1.0 + q @ logs**2 if name == "k2" else terms)
+        assert_close(got[f"{name}_std"], std, terms=scale, slack=1e-10 * scale)
 
 
 @law_of_refusals(REFUSALS["kl_estimator_moments"])
@@ -714,6 +771,29 @@ def test_penalties_read_any_array_and_leave_it_alone(
     got = kl_penalty_terms(form(own), ref_form(ref), estimator)
     assert_close(got, drawn.truth(estimator), terms=drawn.scale(estimator))
     assert_untouched(kl_penalty_terms, form(own), ref_form(ref), estimator)
+
+
+@law_of_ordinary_sizes
+def test_penalties_of_batches_of_ordinary_size(kl_penalty_terms, sample):
+    """Every token of a vector, a table or a block has its own estimate, in every container.
+
+    k1 = −log r, k2 = ½ log² r, k3 = r − 1 − log r with r = ref / policy, near 1 and far from it.
+    """
+    shape = sample.layout()
+    estimator = sample.choice("estimator", *ESTIMATORS)
+    reach = sample.choice("reach", 0.25, 2.0, 30.0)
+    own = sample.reals("own", *shape, low=-9.0, high=0.0)
+    ref = own + sample.reals("log-ratios", *shape, low=-reach, high=reach)
+    got = kl_penalty_terms(*sample.held(own, ref), estimator)
+    logs = ref - own
+    small = np.abs(logs) < 0.1
+    series = sum(logs**n / math.factorial(n) for n in range(2, 12))
+    truth = {
+        "k1": -logs,
+        "k2": logs**2 / 2,
+        "k3": np.where(small, series, np.expm1(logs) - logs),
+    }[estimator]
+    assert_close(got, truth, terms=Tokens(own, ref).scale(estimator), factor=2.0)
 
 
 @law_of_refusals(REFUSALS["kl_penalty_terms"])

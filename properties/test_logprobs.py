@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import example
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rlcheck import logprobs as reference
 from rlcheck.grading.compare import (
@@ -25,6 +26,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import BYTES, REALS, forms, long_row, near, steps, whole_numbers
 
@@ -158,6 +160,21 @@ def gaps(row: list[float]) -> list[float]:
     return [1.0 + abs(float(gap)) for gap in precise.below_maximum(row)]
 
 
+def some_impossible(
+    sample: Sample, name: str, shape: tuple[int, ...], axis: int
+) -> NDArray[np.float64]:
+    """Logits around 0 or far from it, a tenth of them −∞ but never all along the axis."""
+    logits = sample.reals(name, *shape) + sample.choice(f"{name} around", 0.0, 0.0, 1e4, -1e4)
+    out = sample.flags(f"{name} out", *shape, share=0.1)
+    return np.where(out & (logits < logits.max(axis, keepdims=True)), -inf, logits)
+
+
+def log_softmax(logits: Any, axis: int) -> Any:
+    """(x − max x) − log Σ exp(x − max x), where no difference is large."""
+    below = logits - logits.max(axis, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis, keepdims=True))
+
+
 def floats(got: Any, *, shape: tuple[int, ...]) -> Any:
     """An answer to calculate with: booleans and integers too, in its own precision."""
     return 1.0 * numbers(got, shape=shape)
@@ -277,6 +294,26 @@ def test_log_softmax_reads_any_array_and_leaves_it_alone(stable_log_softmax, row
         stable_log_softmax(form([row, row])), [truth, truth], terms=np.array([gaps(row)] * 2)
     )
     assert_untouched(stable_log_softmax, form([row, row]))
+
+
+@law_of_ordinary_sizes
+def test_log_softmax_of_logits_of_ordinary_size(stable_log_softmax, sample):
+    """Every row of a vector, a table or a block is normalised along any axis, the last by default.
+
+    log p_i = (x_i − max x) − log Σ_j exp(x_j − max x), with tokens that are impossible.
+    """
+    shape = sample.layout()
+    axis = int(sample.integers("axis", -len(shape), len(shape)))
+    logits = some_impossible(sample, "logits", shape, axis)
+    given = sample.choice("axis given", "by name", "by position")
+    if given == "by name":
+        got = stable_log_softmax(*sample.held(logits), axis=axis)
+    elif axis in (-1, len(shape) - 1):
+        got = stable_log_softmax(*sample.held(logits))
+    else:
+        got = stable_log_softmax(*sample.held(logits), axis)
+    truth = log_softmax(logits, axis)
+    assert_close(got, truth, terms=1.0 + logits.max(axis, keepdims=True) - logits)
 
 
 @law_of_refusals(REFUSALS["stable_log_softmax"])
@@ -484,6 +521,27 @@ def test_causal_logprobs_read_any_array_and_leave_it_alone(
     assert_close(selected, truth, terms=1.0 + np.abs(truth))
 
 
+@law_of_ordinary_sizes
+def test_causal_logprobs_of_batches_of_ordinary_size(causal_response_logprobs, sample):
+    """Every token of many long sequences is scored by the logits before it, in the mask or not.
+
+    selected[b, t] = log softmax(logits[b, t])[input_ids[b, t + 1]]; a −100 label is NaN.
+    """
+    vocabulary = sample.choice("vocabulary", 1, 2, 7, 30)
+    logits = some_impossible(sample, "logits", (*sample.shape, vocabulary), -1)
+    mask = sample.flags("mask", *sample.shape, share=0.6)
+    mask[:, 0] = False
+    ids = sample.integers("ids", 0, vocabulary, *sample.shape)
+    ids[~mask & sample.flags("labels", *sample.shape)] = -100
+    got = causal_response_logprobs(*sample.held(logits, ids, mask))
+    selected, shifted = record(got, "selected", "shifted_mask")
+    ahead = ids[:, 1:, np.newaxis]
+    scores = np.take_along_axis(log_softmax(logits, -1)[:, :-1], np.maximum(ahead, 0), -1)
+    truth = np.where(ahead < 0, nan, scores)[..., 0]
+    assert_close(selected, truth, terms=1.0 + np.abs(truth))
+    assert_same(shifted, mask[:, 1:])
+
+
 @law_of_refusals(REFUSALS["causal_response_logprobs"])
 def test_causal_logprobs_refuse(causal_response_logprobs, bad):
     """A mask on the first token, and under the mask unknown ids and broken rows, are refused."""
@@ -651,6 +709,26 @@ def test_metrics_read_any_array_and_leave_it_alone(masked_sequence_metrics, whol
     got = metrics(masked_sequence_metrics(form([row, row]), mask))
     for answer, expected in zip(got, truth, strict=True):
         assert_close(answer, expected, terms=(1.0 + total(row)) * (1.0 + np.abs(expected)))
+
+
+@law_of_ordinary_sizes
+def test_metrics_of_batches_of_ordinary_size(masked_sequence_metrics, sample):
+    """Each of many long sequences has its own count, sum and perplexity, impossible ones too.
+
+    n = Σ_t m_t, S = Σ_t m_t log p_t, perplexity = exp(−S / n)
+    """
+    mask = sample.flags("mask", *sample.shape, share=0.6)
+    mask[sample.flags("no tokens", sample.rows, share=0.1)] = False
+    scores = sample.reals("scores", *sample.shape, low=-9.0, high=0.0)
+    scores[sample.flags("impossible", *sample.shape, share=0.01)] = -inf
+    selected = np.where(mask, scores, 1e6)
+    got = metrics(masked_sequence_metrics(*sample.held(selected, mask)))
+    count, summed = mask.sum(1), np.where(mask, scores, 0.0).sum(1)
+    scale = np.where(np.isfinite(summed), 1.0 - summed, 1.0)
+    perplexity = np.exp(-summed / np.where(count, count, nan))
+    assert_same(got[0], count)
+    assert_close(got[1], summed, terms=scale)
+    assert_close(got[2], perplexity, terms=perplexity, factor=scale)
 
 
 @law_of_refusals(REFUSALS["masked_sequence_metrics"])
@@ -847,6 +925,31 @@ def test_sequence_ratio_reads_any_array_and_leaves_it_alone(
     assert_untouched(sequence_logprob_ratio, form(new), form(old), mask)
     scale = truth * (1.0 + total(new) + total(old))
     assert_close(sequence_logprob_ratio(form(new), form(old), mask), truth, terms=scale)
+
+
+@law_of_ordinary_sizes
+def test_sequence_ratios_of_batches_of_ordinary_size(sequence_logprob_ratio, sample):
+    """Each of many long sequences has its own ratio, whatever the axes before the last.
+
+    ρ = exp(Σ_t m_t (log π_new,t − log π_old,t)), over all tokens where there is no mask.
+    """
+    shape = sample.layout()
+    masked = sample.choice("masked", True, True, False)
+    mask = sample.flags("mask", *shape, share=0.6) | (not masked)
+    old = sample.reals("old", *shape, low=-9.0, high=0.0)
+    new = np.minimum(old + sample.reals("moves", *shape, low=-1.0, high=1.0), 0.0)
+    new[sample.flags("impossible", *shape, share=0.01)] = -inf
+    summed = np.where(mask, new - old, 0.0).sum(-1)
+    sizes = 1.0 - np.where(mask & np.isfinite(new), new + old, 0.0).sum(-1)
+    held = sample.held(np.where(mask, new, 1e6), np.where(mask, old, 300.0), mask)
+    if not masked:
+        got = sequence_logprob_ratio(*held[:2], *sample.choice("no mask", (), (None,)))
+    elif sample.choice("by name", True, False):
+        got = sequence_logprob_ratio(*held[:2], mask=held[2])
+    else:
+        got = sequence_logprob_ratio(*held)
+    truth = np.exp(summed)
+    assert_close(got, truth, terms=truth, factor=sizes, count=2 * sample.columns)
 
 
 @law_of_refusals(REFUSALS["sequence_logprob_ratio"])

@@ -182,7 +182,7 @@ def ordinary_batch(sample: Sample) -> Batch:
     )
     policy = sample.distributions("policy", sample.columns, sample.rows)
     rewards = sample.reals("rewards", sample.columns)
-    return Batch(rewards, ended, online, target, policy, sample.number("gamma"))
+    return Batch(rewards, ended, online, target, policy, sample.discount("gamma"))
 
 
 def inert_values() -> st.SearchStrategy[float]:

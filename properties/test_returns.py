@@ -369,7 +369,7 @@ def test_return_of_a_trajectory_of_ordinary_length(discounted_return, sample):
 
     G = Σ_t γ^t r_t, whatever container holds the rewards.
     """
-    rewards, gamma = sample.reals("rewards", sample.columns), sample.number("gamma")
+    rewards, gamma = sample.reals("rewards", sample.columns), sample.discount("gamma")
     got = discounted_return(*sample.held(rewards), gamma)
     assert_sum(got, discounted_terms(rewards, gamma))
 
@@ -507,7 +507,7 @@ def test_td_residuals_of_a_trajectory_of_ordinary_length(td_residuals, sample):
     values = sample.reals("values", sample.columns + 1)
     ended = sample.flags("terminated", sample.columns)
     given = sample.choice("given", True, True, False)
-    gamma = sample.number("gamma")
+    gamma = sample.discount("gamma")
     held = sample.held(rewards, values, ended)
     got = td_residuals(*held[:2], gamma, *held[2:] if given else ())
     episode = Episodes([*rewards], [*values], [*(ended & given)], gamma)
@@ -600,7 +600,7 @@ def test_td_sum_of_a_trajectory_of_ordinary_length(discounted_td_sum, sample):
 
     Σ_t γ^t δ_t, whatever container holds the residuals.
     """
-    deltas, gamma = sample.reals("deltas", sample.columns), sample.number("gamma")
+    deltas, gamma = sample.reals("deltas", sample.columns), sample.discount("gamma")
     got = discounted_td_sum(*sample.held(deltas), gamma)
     assert_sum(got, discounted_terms(deltas, gamma))
 
@@ -827,7 +827,7 @@ def test_targets_of_batches_of_ordinary_size(collector_target, sample):
     ]
     reward, value = sample.reals("rewards", *own[0]), sample.reals("values", *own[1])
     ended = sample.flags("terminated", *own[2], share=0.4)
-    gamma = sample.number("gamma")
+    gamma = sample.discount("gamma")
     held = sample.held(reward, value, ended)
     got = collector_target(*held[:2], gamma=gamma, terminated=held[2])
     ahead = gamma * np.where(ended, 0.0, value)
@@ -942,7 +942,7 @@ def test_return_to_go_along_a_trajectory_of_ordinary_length(return_to_go, sample
 
     R_t = Σ_{j ≥ t} γ^{j−t} r_j, and γ is 1 unless it is given.
     """
-    rewards, gamma = sample.reals("rewards", sample.columns), sample.number("gamma")
+    rewards, gamma = sample.reals("rewards", sample.columns), sample.discount("gamma")
     given = sample.choice("given", True, True, False)
     got = return_to_go(*sample.held(rewards), *[gamma] * given)
     ahead = np.subtract.outer(np.arange(sample.columns), np.arange(sample.columns))

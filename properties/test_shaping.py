@@ -133,7 +133,7 @@ def ordinary_path(sample: Sample) -> tuple[Path, list[Any]]:
     """A path of up to fifty steps, and its rewards and potentials in their containers."""
     rewards = sample.reals("rewards", sample.columns)
     potentials = sample.reals("potentials", sample.columns + 1)
-    path = Path(rewards.tolist(), potentials.tolist(), sample.number("gamma"))
+    path = Path(rewards.tolist(), potentials.tolist(), sample.discount("gamma"))
     return path, sample.held(rewards, potentials)
 
 
