@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from hypothesis import example
+from hypothesis import assume, example
 from hypothesis import strategies as st
 
 from rlcheck import logprobs
@@ -23,6 +23,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import forms, laid_out, layouts, near, reals, steps, whole_numbers
 
@@ -298,6 +299,27 @@ def test_cql_takes_numbers_of_every_kind(cql_discrete_penalty, rows, form, kind)
     assert_close(cql_discrete_penalty(*given), expected, terms=1.0 + np.array(expected))
 
 
+@law_of_ordinary_sizes
+def test_cql_penalties_of_batches_of_ordinary_size(cql_discrete_penalty, sample):
+    """Each of many states has the penalty of its own data action among many.
+
+    log Σ_a exp(Q_a − max Q) + max Q − Q_data, for a batch or a single state, at any offset.
+    """
+    level = sample.choice("level", 0.0, 1e4, -1e4)
+    if sample.choice("alone", True, False, False):
+        q_values = sample.reals("values", sample.columns) + level
+        action = sample.integers("action", 0, sample.columns)
+        given = [*sample.held(q_values), int(action)]
+    else:
+        q_values = sample.reals("values", sample.columns, sample.rows) + level
+        action = sample.integers("action", 0, sample.rows, sample.columns)
+        given = sample.held(q_values, action)
+    below = q_values - q_values.max(-1, keepdims=True)
+    gaps = -np.take_along_axis(below, np.expand_dims(action, -1), -1)[..., 0]
+    expected = np.log(np.exp(below).sum(-1)) + gaps
+    assert_close(cql_discrete_penalty(*given), expected, terms=1.0 + gaps)
+
+
 @law_of_refusals(REFUSALS["cql_discrete_penalty"])
 def test_cql_discrete_penalty_refuses(cql_discrete_penalty, bad):
     """Values are finite, and each state has one action of its own in [0, A)."""
@@ -439,6 +461,25 @@ def test_expectile_loss_takes_numbers_of_every_kind(expectile_loss, differences,
     assert_close(got, expected, terms=expected)
 
 
+@law_of_ordinary_sizes
+def test_expectile_loss_of_batches_of_ordinary_size(expectile_loss, sample):
+    """Each entry of a vector, a table or a block costs its own weighed square, and all a mean.
+
+    |τ − 1[u < 0]| u², with either reduction and at any expectile.
+    """
+    differences = sample.reals("differences", *sample.layout())
+    expectile = sample.choice("expectile is", None, *[sample.number("expectile", 0.01, 0.99)] * 3)
+    reduction = sample.choice("reduction", None, "mean", "none", "none")
+    tau = 0.7 if expectile is None else expectile
+    costs = np.where(differences < 0, 1.0 - tau, tau) * differences**2
+    args = [] if expectile is None else [expectile]
+    options = {} if reduction is None else {"reduction": reduction}
+    got = expectile_loss(*sample.held(differences), *args, **options)
+    expected = costs if reduction == "none" else costs.mean()
+    factor = 1.0 / min(tau, 1.0 - tau)  # how much larger the terms of 1 − τ may be
+    assert_close(got, expected, terms=expected, factor=factor, count=costs.size)
+
+
 @law_of_refusals(REFUSALS["expectile_loss"])
 def test_expectile_loss_refuses(expectile_loss, bad):
     """Differences are finite, τ lies strictly between 0 and 1, a mean needs an entry."""
@@ -574,6 +615,30 @@ def test_iql_weights_take_numbers_of_every_kind(iql_advantage_weights, advantage
     assert_close(iql_advantage_weights(given, 0.5, 7.0), expected, terms=4 * expected)
 
 
+@law_of_ordinary_sizes
+def test_iql_weights_of_batches_of_ordinary_size(iql_advantage_weights, sample):
+    """Each entry of a vector, a table or a block has its own weight, and no more than the maximum.
+
+    min(exp(β A), max_weight), at any β and maximum; 3 and 100 unless they are given.
+    """
+    advantages = sample.reals("advantages", *sample.layout())
+    given = {
+        "beta": sample.choice("beta", sample.number("cool", 0.0, 1.0), sample.number("hot", 1, 20)),
+        "max_weight": sample.choice(
+            "most", sample.number("low", 0.01, 9), sample.number("high", 9, 999)
+        ),
+    }
+    options = {name: given[name] for name in given if sample.choice(f"{name} given", 1, 1, 0)}
+    beta, most = ({"beta": 3.0, "max_weight": 100.0} | options).values()
+    expected = np.exp(np.minimum(beta * advantages, math.log(most)))
+    scale = expected * weighted_most(advantages, beta, most)
+    if len(options) == 2 and sample.choice("by position", True, False):
+        got = iql_advantage_weights(*sample.held(advantages), beta, most)
+    else:
+        got = iql_advantage_weights(*sample.held(advantages), **options)
+    assert_close(got, expected, terms=2 * scale)
+
+
 @law_of_refusals(REFUSALS["iql_advantage_weights"])
 def test_iql_advantage_weights_refuse(iql_advantage_weights, bad):
     """Advantages are finite, β is not negative, and the maximum is positive."""
@@ -691,6 +756,21 @@ def test_support_takes_numbers_of_every_kind(behavior_support_mask, table, form,
     assert_untouched(behavior_support_mask, form(table), ratio)
     expected = [frequent(row, ratio) for row in table]
     assert_same(behavior_support_mask(form(table), ratio), expected)
+
+
+@law_of_ordinary_sizes
+def test_support_in_tables_of_ordinary_size(behavior_support_mask, sample):
+    """Among many actions, in a vector, a table or a block, each row has its own support.
+
+    p_a ≥ ratio · max p, whatever the probabilities add up to.
+    """
+    total = sample.choice("total", 1.0, 1.0, 48.0, 2.0**-20)
+    probabilities = total * sample.distributions("probabilities", *sample.layout())
+    ratio = sample.number("ratio")
+    shares = probabilities / probabilities.max(-1, keepdims=True)
+    assume(np.all(np.abs(shares - ratio) > 1e-6))
+    got = behavior_support_mask(*sample.held(probabilities), ratio)
+    assert_same(got, shares > ratio)
 
 
 @law_of_refusals(REFUSALS["behavior_support_mask"])

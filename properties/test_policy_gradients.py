@@ -26,6 +26,7 @@ from rlcheck.grading.compare import (
 from rlcheck.grading.laws import law
 
 from . import precise
+from .ordinary import law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import REALS, forms, long_row, near, steps, whole_numbers
 
@@ -435,7 +436,7 @@ def test_token_ratios_are_far_from_one_without_a_limit(importance_ratios, pairs)
 
     A token that the new policy never takes has the ratio 0.
     """
-    new, old = np.transpose(pairs)
+    new, old = np.transpose(pairs).tolist()
     truth = [0.0 if p == -INF else exponential(exact(p) - exact(q)) for p, q in pairs]
     got = assert_quiet(importance_ratios, [new], [old], [[1] * len(pairs)], level="token")
     assert_close(got, [truth], terms=np.array([truth]), factor=64.0)
@@ -450,7 +451,7 @@ def test_sequence_ratios_are_far_from_one_without_a_limit(importance_ratios, pai
 
     exp(mean) is inf beyond float64, and 0 where the new policy never takes one of the tokens.
     """
-    new, old = np.transpose(pairs)
+    new, old = np.transpose(pairs).tolist()
     truth = 0.0
     if -INF not in new:
         truth = exponential(sum(exact(p) - exact(q) for p, q in pairs) / len(pairs))
@@ -487,6 +488,29 @@ def test_ratios_are_read_from_numbers_of_every_kind(importance_ratios, rows, giv
     steps_up = [[a, b], [0, c], [d, e]] if level == "token" else [[first] * 2, [0, c], [last] * 2]
     expected = np.exp(steps_up)
     assert_close(importance_ratios(*call, level=level), expected, terms=expected, factor=8.0)
+
+
+@law_of_ordinary_sizes
+def test_ratios_of_batches_of_ordinary_size(importance_ratios, sample):
+    """Every token of many long rows has its own ratio, or each row has one for all its tokens.
+
+    exp(new − old), or exp of its mean over the active tokens of the row; 1 where the mask is 0.
+    """
+    mask = sample.flags("mask", *sample.shape, share=0.6)
+    mask[sample.flags("no tokens", sample.rows, share=0.1)] = False
+    old = sample.reals("old", *sample.shape, low=-9.0, high=0.0)
+    new = np.minimum(old + sample.reals("moves", *sample.shape, low=-2.0, high=2.0), 0.0)
+    new[sample.flags("impossible", *sample.shape, share=0.01)] = -INF
+    sizes_ = 1.0 + np.abs(old) + np.where(np.isfinite(new), np.abs(new), 0.0)
+    change = np.where(mask, new - old, 0.0)
+    level = sample.choice("level", None, *LEVELS)
+    if level == "sequence":
+        change = change.sum(1, keepdims=True) / np.maximum(mask.sum(1, keepdims=True), 1)
+        sizes_ = sizes_.max(1, keepdims=True)
+    expected = np.where(mask, np.exp(change), 1.0)
+    held = sample.held(np.where(mask, new, 7.0), np.where(mask, old, 1e6), mask)
+    got = importance_ratios(*held, **({} if level is None else {"level": level}))
+    assert_close(got, expected, terms=expected, factor=sizes_, count=sample.columns)
 
 
 @law_of_refusals(REFUSALS["importance_ratios"])
@@ -759,6 +783,33 @@ def test_clipped_terms_take_numbers_of_every_kind(clipped_policy_terms, tokens, 
     call = [form(column.tolist()) for form, column in zip(given, columns, strict=True)]
     assert_untouched(clipped_policy_terms, *call, **clip.options)
     clip.assert_terms(clipped_policy_terms(*call, **clip.options), *columns)
+
+
+@law_of_ordinary_sizes
+def test_clipped_terms_of_batches_of_ordinary_size(clipped_policy_terms, sample):
+    """Every token of a vector, a table or a block has its own term, with any window and dual clip.
+
+    −A min(ρ, 1 + high) where A ≥ 0 and −A min(max(ρ, 1 − low), c) where A < 0, at ρ = ∞ too.
+    """
+    shape = sample.layout()
+    reach = sample.choice("reach", 1.5, 3.0, 60.0)
+    ratios = sample.reals("ratios", *shape, low=0.0, high=reach)
+    ratios[sample.flags("infinite", *shape, share=0.02)] = INF
+    advantages = sample.reals("advantages", *shape)
+    low, high, dual = (
+        sample.choice(f"{bound} is", default, *[sample.number(bound, *between)] * 3)
+        for bound, default, between in (
+            ("low", 0.2, (0.01, 0.99)),
+            ("high", 0.2, (0.01, 4.0)),
+            ("dual", None, (1.01, 40.0)),
+        )
+    )
+    clip = Clip(low, high, dual)
+    costs = np.minimum(np.maximum(ratios, 1.0 - low), INF if dual is None else dual)
+    followed = np.where(advantages < 0, costs, np.minimum(ratios, 1.0 + high))
+    got = clipped_policy_terms(*sample.held(ratios, advantages), **clip.options)
+    expected = -followed * advantages
+    assert_close(got, expected, terms=np.abs(expected), factor=clip.rounding)
 
 
 @law_of_refusals(REFUSALS["clipped_policy_terms"])
@@ -1043,6 +1094,26 @@ def test_losses_are_read_from_numbers_of_every_kind(
     parts = {MODES[0]: 4, MODES[1]: 4, MODES[2]: 2, MODES[3]: 8}[mode.name]
     expected = sum((*tokens[:2], *tokens[4:])) / parts
     assert_close(aggregate_token_losses(*call, **mode.options), expected, terms=14.0)
+
+
+@law_of_ordinary_sizes
+def test_losses_of_batches_of_ordinary_size(aggregate_token_losses, sample):
+    """Many long rows of unequal length, and some without tokens, have one loss in each mode.
+
+    Σ_b Σ_t w_bt m_bt ℓ_bt with w = 1/N, 1/(n_b R), 1/B or 1/(B · max_length): N tokens, n_b of
+    them in row b, R rows with tokens of B rows.
+    """
+    mask = sample.flags("mask", *sample.shape, share=0.6)
+    mask[sample.flags("no tokens", sample.rows, share=0.2)] = False
+    losses = sample.reals("losses", *sample.shape)
+    length = int(sample.integers("length", 1, sample.choice("longest", 9, 5000)))
+    mode = sample.choice("mode", *map(Mode, MODES[:3]), Mode(MODES[3], length))
+    rows, tokens = np.broadcast_arrays(mask.any(1).sum(), mask.sum(1, keepdims=True))
+    whole = {MODES[0]: mask.sum(), MODES[1]: rows * tokens, MODES[2]: sample.rows}
+    terms = np.where(mask, losses, 0.0) / np.maximum(whole.get(mode.name, sample.rows * length), 1)
+    held = sample.held(np.where(mask, losses, 1e6), mask)
+    got = aggregate_token_losses(*held, mode.name, **mode.options)
+    assert_close(got, terms.sum(), terms=np.abs(terms).sum(), count=terms.size)
 
 
 @law_of_refusals(REFUSALS["aggregate_token_losses"])

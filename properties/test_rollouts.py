@@ -22,6 +22,7 @@ from rlcheck.grading.compare import (
 )
 from rlcheck.grading.laws import law
 
+from .ordinary import Sample, law_of_ordinary_sizes
 from .refusals import law_of_refusals, refuse
 from .strategies import digits, evenly, examples, steps
 
@@ -117,6 +118,9 @@ REASONS = (
     "stop",
     "timeout",
 )
+
+
+SPELLINGS = ("{}", " {}", "{} ", "{}s", "{}.")
 
 
 @dataclass(frozen=True)
@@ -262,6 +266,25 @@ def rollouts(min_turns: int = 1) -> st.SearchStrategy[Rollout]:
     return st.tuples(evenly(len(ENDINGS) * 12), turns).map(build)
 
 
+def ordinary_rollout(sample: Sample) -> Rollout:
+    """A sound rollout of two to fifty turns with up to a dozen tokens each."""
+    count = sample.columns + 1
+    lengths = sample.integers("lengths", 1, sample.rows + 1, count)
+    kept = sample.integers("kept", -1, len(CONTAINERS), count).tolist()
+    turns = tuple(
+        Turn(
+            tuple(sample.integers(f"eighths {t}", 0, 20, lengths[t]).tolist()),
+            sample.choice(f"reward {t}", *REWARDS),
+            int(sample.integers(f"version {t}", 0, 6)),
+            None if kept[t] < 0 else kept[t],
+        )
+        for t in range(count)
+    )
+    ending = int(sample.integers("ending", 0, len(ENDINGS)))
+    text_keys, learner_only = sample.flags("options", 2, share=0.5).tolist()
+    return Rollout(turns, ending, text_keys, sample.choice("slack", None, 0, 1), learner_only)
+
+
 @dataclass(frozen=True)
 class Fault:
     """A change that makes a sound record unsound, at a place where no other fault is hidden."""
@@ -392,7 +415,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("versions", "one is missing", _forget_version),
     Fault("versions", "staleness has no learner", _lose_the_learner),
     Fault("versions", "staleness is exceeded", _overtake),
-    *_in_turn("numbers", "turn", ABSENT, None, -1, "first", 7),
+    *_in_turn("numbers", "turn", ABSENT, None, -1, "first", 700),
     Fault("numbers", "count from 1", _count_from_one),
     Fault("numbers", "skip one", _skip_a_number),
     *_in_turn("observation", "observation", ABSENT),
@@ -404,6 +427,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("logprob", "is below the sum of its tokens", _sum_to(-3.0, [-1.0, -1.0])),
     Fault("logprob", "is little above the sum", _sum_to(-1.5, [-1.0, -0.5625])),
     Fault("logprob", "is little below the sum", _sum_to(-1.5, [-1.0, -0.4375])),
+    Fault("logprob", "is a thousandth off the sum", _sum_to(-20.0, [-10.0, -10.02])),
     Fault("logprob", "has a token above 0", _sum_to(-1.0, [-2.0, 1.0])),
     Fault("logprob", "has half a token id", _tokens([0.5], [-1.0])),
     *_in_turn("reward", "reward", ABSENT, math.nan, math.inf, -math.inf, None, "1", [1.0]),
@@ -547,6 +571,27 @@ def test_stop_reasons_are_a_collection_without_order(classify_stop_event, stop, 
     assert_untouched(classify_stop_event, stop.reason, **given)
     got = record(classify_stop_event(stop.reason, **given), *EVENT)
     assert_same(list(got), [stop.reason, *stop.flags])
+
+
+@law_of_ordinary_sizes
+def test_stop_reasons_are_told_apart_among_many(classify_stop_event, sample):
+    """Among many reasons, some of which differ by case, spaces or a stroke, each is its own.
+
+    terminated = reason ∈ terminal_reasons and truncated = reason ∈ truncation_reasons.
+    """
+    known = [s.format(reason) for reason in REASONS[: sample.rows] for s in SPELLINGS]
+    known += [change(r) for r in REASONS[: sample.rows] for change in (str.upper, str.title)]
+    known = list(dict.fromkeys([*known, *(r.replace("_", "-") for r in known)]))
+    share = sample.choice("share", 0.5, 0.1)
+    listed = [sample.flags(name, len(known), share=share) for name in ("terminal", "truncation")]
+    at = int(sample.integers("reason", 0, len(known)))
+    kinds = [sample.choice(f"kind {i}", list, tuple, set) for i in range(2)]
+    terminal, truncation = (
+        kind(reason for reason, one in zip(known, those, strict=True) if one)
+        for kind, those in zip(kinds, listed, strict=True)
+    )
+    got = classify_stop_event(known[at], terminal_reasons=terminal, truncation_reasons=truncation)
+    assert_same(list(record(got, *EVENT)), [known[at], bool(listed[0][at]), bool(listed[1][at])])
 
 
 @law_of_refusals(REFUSALS["classify_stop_event"])
@@ -708,6 +753,18 @@ def test_turn_is_stale_beyond_the_limit_and_not_at_it(
         assert_same(got, [])
 
 
+@law_of_ordinary_sizes
+def test_rollout_records_of_ordinary_length(validate_rollout_record, sample):
+    """A sound record of many turns has no violation; with faults in any turn, all are reported."""
+    rollout = ordinary_rollout(sample)
+    assert_same(validate_rollout_record(rollout.record()), [])
+    places = [p for p in FAULTS_BY_PLACE if sample.choice(f"{p} fails", True, False, False)]
+    faults = [sample.choice(f"{p} fault", *FAULTS_BY_PLACE[p]) for p in places]
+    at = int(sample.integers("at", 0, len(rollout.turns)))
+    if faults:
+        assert_at_least(validate_rollout_record(planted(rollout, faults, at)), len(faults))
+
+
 SUMMARY = (
     "batch_size",
     "active_tokens",
@@ -803,6 +860,17 @@ def busy_sequences() -> st.SearchStrategy[Sequences]:
     return st.tuples(evenly(16), rows).map(_as_sequences)
 
 
+def ordinary_sequences(sample: Sample) -> Sequences:
+    """A sound batch of up to twelve rows of up to fifty columns, with a token in each row."""
+    mask = sample.flags("mask", *sample.shape, share=0.6)
+    mask[range(sample.rows), sample.integers("token", 0, sample.columns, sample.rows)] = True
+    bits = [sum(1 << int(t) for t in np.flatnonzero(row)) for row in mask]
+    flags = sample.integers("flags", 0, 4, sample.rows).tolist()
+    seeds = sample.integers("seeds", 0, 16, sample.rows).tolist()
+    filler = int(sample.integers("filler", 0, len(FILLERS)))
+    return Sequences(list(map(Row, bits, flags, seeds)), sample.columns, filler)
+
+
 def _as_sequences(drawn: tuple[int, list[Row]]) -> Sequences:
     code, rows = drawn
     missing, filler = divmod(code, 4)
@@ -838,12 +906,12 @@ ROW_FAULTS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def plant(batch: dict[str, Any], row: int, fault: int) -> None:
-    """Put a fault into a row: at its last active token, or in its column."""
+def plant(batch: dict[str, Any], row: int, fault: int, at: int = -1) -> None:
+    """Put a fault into a row: at an active token, the last one by default, or in its column."""
     field, value = ROW_FAULTS[fault]
     if isinstance(batch[field][row], list):
         active = [t for t, flag in enumerate(batch["response_mask"][row]) if flag == 1]
-        batch[field][row][active[-1]] = value
+        batch[field][row][active[at if at < 0 else at % len(active)]] = value
     else:
         batch[field][row] = value
 
@@ -857,6 +925,13 @@ def refusal(function: Graded, batch: Any) -> str:
             return raised.text
         raise
     raise Mismatch("the batch was not refused", expected="ValueError", got=answer)
+
+
+def assert_named(text: str, rows: list[int]) -> None:
+    """The text of a refusal names all these rows."""
+    if any(re.search(rf"\brow {row}\b", text) is None for row in rows):
+        due = ", ".join(f"row {row}: …" for row in rows)
+        raise Mismatch("the refusal does not name every bad row", expected=due, got=text)
 
 
 @law(drawn=sequences())
@@ -969,11 +1044,28 @@ def test_one_refusal_names_every_bad_row(validate_rollout_batch, drawn, faults):
     }
     for row, fault in bad.items():
         plant(batch, row, fault)
-    text = refusal(validate_rollout_batch, batch) if bad else ""
-    named = [row for row in bad if re.search(rf"\brow {row}\b", text)]
-    if named != list(bad):
-        due = ", ".join(f"row {row}: …" for row in bad)
-        raise Mismatch("the refusal does not name every bad row", expected=due, got=text)
+    if bad:
+        assert_named(refusal(validate_rollout_batch, batch), list(bad))
+
+
+@law_of_ordinary_sizes
+def test_rollout_batches_of_ordinary_size(validate_rollout_batch, sample):
+    """A sound batch of many long rows is counted, and with faults all of its bad rows are named.
+
+    Each fault stands at any active token of its row, or in the row's own fields.
+    """
+    drawn = ordinary_sequences(sample)
+    batch = drawn.batch()
+    arrays = {name: np.array(part) for name, part in batch.items() if name != "stop_reason"}
+    given = sample.choice("given", batch, batch | arrays)
+    assert_same(list(record(validate_rollout_batch(given), *SUMMARY)), drawn.counts())
+    faults = sample.integers("faults", 0, len(ROW_FAULTS), sample.rows)
+    finished = [row.flags > 0 for row in drawn.rows]  # those that need a reason
+    bad = np.flatnonzero(sample.flags("bad", sample.rows, share=0.3) & finished).tolist()
+    for row, at in zip(bad, sample.integers("places", 0, 1000, len(bad)), strict=True):
+        plant(batch, row, faults[row], at)
+    if bad:
+        assert_named(refusal(validate_rollout_batch, batch), bad)
 
 
 @law_of_refusals(REFUSALS["validate_rollout_batch"])
