@@ -1098,19 +1098,19 @@ def test_losses_are_read_from_numbers_of_every_kind(
 
 @law_of_ordinary_sizes
 def test_losses_of_batches_of_ordinary_size(aggregate_token_losses, sample):
-    """Many long rows of unequal length, and some without tokens, have one loss in each mode.
+    """Many long rows of unequal length have one loss in each mode.
 
-    Σ_b Σ_t w_bt m_bt ℓ_bt with w = 1/N, 1/(n_b R), 1/B or 1/(B · max_length): N tokens, n_b of
-    them in row b, R rows with tokens of B rows.
+    Σ_b Σ_t w_b m_bt ℓ_bt with w_b = 1/N, 1/(n_b B), 1/B or 1/(B · max_length): N tokens, of which
+    n_b are in row b of B.
     """
     mask = sample.flags("mask", *sample.shape, share=0.6)
-    mask[sample.flags("no tokens", sample.rows, share=0.2)] = False
+    mask[range(sample.rows), sample.integers("token", 0, sample.columns, sample.rows)] = True
     losses = sample.reals("losses", *sample.shape)
     length = int(sample.integers("length", 1, sample.choice("longest", 9, 5000)))
     mode = sample.choice("mode", *map(Mode, MODES[:3]), Mode(MODES[3], length))
-    rows, tokens = np.broadcast_arrays(mask.any(1).sum(), mask.sum(1, keepdims=True))
-    whole = {MODES[0]: mask.sum(), MODES[1]: rows * tokens, MODES[2]: sample.rows}
-    terms = np.where(mask, losses, 0.0) / np.maximum(whole.get(mode.name, sample.rows * length), 1)
+    shares = (mask.sum(), sample.rows * mask.sum(1), sample.rows, sample.rows * length)
+    share = np.reshape(shares[MODES.index(mode.name)], (-1, 1))
+    terms = np.where(mask, losses, 0.0) / share
     held = sample.held(np.where(mask, losses, 1e6), mask)
     got = aggregate_token_losses(*held, mode.name, **mode.options)
     assert_close(got, terms.sum(), terms=np.abs(terms).sum(), count=terms.size)
