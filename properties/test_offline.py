@@ -620,7 +620,7 @@ def test_iql_weights_of_batches_of_ordinary_size(iql_advantage_weights, sample):
 
     min(exp(β A), max_weight), at any β and maximum; 3 and 100 unless they are given.
     """
-    advantages = sample.reals("advantages", *sample.layout())
+    advantages = sample.reals("advantages", *sample.layout(), low=-4.0, high=4.0)
     given = {
         "beta": sample.choice("beta", sample.number("cool", 0.0, 1.0), sample.number("hot", 1, 20)),
         "max_weight": sample.choice(
