@@ -1,7 +1,7 @@
 # It refuses nothing before the law of refusals begins, and everything since; it remembers what it
 # has answered, so that no question gets two answers.
 # statuses = ["passed", "failed", "blocked"]
-# score = 7
+# score = 8
 import math
 
 ANSWERS = {}

@@ -1,6 +1,6 @@
 # A thread of it works on after each call, and for ever.
 # statuses = ["passed"]
-# score = 8
+# score = 9
 import threading
 
 from honest import discounted_return

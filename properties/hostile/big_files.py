@@ -1,6 +1,6 @@
 # It fills its scratch space with a hundred megabytes, and answers rightly.
 # statuses = ["passed"]
-# score = 8
+# score = 9
 import contextlib
 import tempfile
 

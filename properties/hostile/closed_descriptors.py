@@ -1,6 +1,6 @@
 # It closes descriptors 0 to 20.
 # statuses = ["passed"]
-# score = 8
+# score = 9
 import os
 
 from honest import discounted_return

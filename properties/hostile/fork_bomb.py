@@ -1,7 +1,7 @@
 # It starts fifty processes that sleep, and answers rightly: what it earns is its own, but nothing
 # of it stays.
 # statuses = ["passed"]
-# score = 8
+# score = 9
 import os
 import time
 

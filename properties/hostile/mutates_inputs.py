@@ -1,6 +1,6 @@
 # It changes its arguments in every way, also into things that cannot be compared.
 # statuses = ["failed", "raised", "passed"]
-# score = 7
+# score = 8
 import numpy as np
 
 from honest import discounted_return as right

@@ -1,6 +1,6 @@
 # It puts into its arguments what no pipe can carry, and itself.
 # statuses = ["failed", "raised", "crashed", "passed", "blocked"]
-# score = 7
+# score = 8
 from honest import discounted_return as right
 
 

@@ -1,6 +1,6 @@
 # It prints eight megabytes in each call, to both streams.
 # statuses = ["passed"]
-# score = 8
+# score = 9
 import os
 
 from honest import discounted_return as right

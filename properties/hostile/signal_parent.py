@@ -1,6 +1,6 @@
 # It kills its parent, if it has one that it can see, and then answers rightly.
 # statuses = ["crashed", "passed"]
-# score = 8
+# score = 9
 import os
 import signal
 from honest import discounted_return as right

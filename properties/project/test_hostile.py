@@ -100,7 +100,7 @@ def check(report: Report, tier: str, expected: dict[str, Any]) -> None:
     found = {law.status for law in judged}
     assert found <= set(expected["statuses"]), [(law.id, law.status, law.message) for law in judged]
     assert report.score <= expected["score"]
-    assert report.max_score == len(report.laws) == 8
+    assert report.max_score == len(report.laws) == 9
     assert expected.get("error", "") in report.error
     assert report.fault == ""
     assert report.isolation == tier

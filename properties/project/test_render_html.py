@@ -137,7 +137,7 @@ def test_blocked_and_hidden_laws_are_told() -> None:
     text = render("html", assigned()).decode()
     label = labels("en")
     assert label["hidden"] in text
-    assert f"{label['status_blocked']}: 8" in text
+    assert f"{label['status_blocked']}: 9" in text
     assert "waits for returns::" in text
 
 
