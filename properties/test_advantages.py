@@ -548,6 +548,7 @@ def test_appending_an_episode_changes_no_advantage(generalized_advantages, first
 # pytorch/rl#3744, anthonytorlucci/rlevo#1074
 @example(stream=Stream([2.0], [0.0], [NAN], [1], [0], 0.9, 0.95), inert=NAN)
 @example(stream=Stream([1.0, 2.0], [0.5, 3.0], [2.0, 0.0], [0, 1], [0, 1], 0.9, 1.0), inert=INF)
+@example(stream=WIDE.rows[1], inert=NAN)
 def test_values_after_a_true_ending_change_no_advantage(generalized_advantages, stream, inert):
     """Whatever stands for the value after a true ending, NaN and infinity too, is ignored.
 
@@ -758,6 +759,7 @@ def test_appending_an_episode_changes_no_lambda_return(lambda_returns, first, se
 @law(stream=streams(min_size=1), inert=st.sampled_from(JUNK))
 # pytorch/rl#3744, anthonytorlucci/rlevo#1074
 @example(stream=Stream([2.0], [0.0], [NAN], [1], [0], 0.9, 0.95), inert=NAN)
+@example(stream=WIDE.rows[1], inert=NAN)
 def test_values_after_a_true_ending_change_no_lambda_return(lambda_returns, stream, inert):
     """Whatever stands for the value after a true ending, NaN and infinity too, is ignored."""
     assert_lambda_returns(stream.haunted(inert).ask(lambda_returns), stream)
@@ -973,6 +975,15 @@ def tables_of_tokens() -> st.SearchStrategy[Transcripts]:
     return st.builds(fold, tokens, shapes(), discounts(), discounts())
 
 
+LONG_TRANSCRIPTS = Transcripts(
+    [
+        Transcript(long_row(20), long_row(21)[1:], [int(t % 3 > 0) for t in range(20)], 0.9, 0.95),
+        Transcript(long_row(21)[1:], long_row(20), [int(t % 5 < 3) for t in range(20)], 0.9, 0.95),
+    ],
+    *(20, 0.9, 0.95),
+)
+
+
 @law(transcript=transcripts())
 # → [0.35, 0, 0, 0.3]
 @example(transcript=Transcript([0, 0, 0, 1], [0.5, 9, 9, 0.7], [1, 0, 0, 1], 1.0, 0.5))
@@ -1042,6 +1053,7 @@ def test_masked_advantage_at_lambda_zero_is_the_temporal_difference(masked_advan
 
 @law(transcript=transcripts(min_size=1), inert=st.sampled_from(JUNK))
 @example(transcript=Transcript([1.0, 0.0], [0.5, NAN], [1, 0], 0.9, 0.95), inert=NAN)
+@example(transcript=LONG_TRANSCRIPTS.rows[0], inert=NAN)
 def test_values_of_tool_tokens_change_no_advantage(masked_advantages, transcript, inert):
     """Whatever the critic says of a tool's token, NaN and infinity too, is ignored; it gets 0."""
     rows = zip(transcript.mask, transcript.values, strict=True)
@@ -1117,15 +1129,6 @@ def test_an_outcome_decays_by_policy_tokens_alone(masked_advantages, calls, rewa
     ]
     got = Transcript(rewards, [0.0] * len(mask), mask, gamma, lam).ask(masked_advantages)
     assert_close(got, truth, terms=np.abs(truth), count=len(mask))
-
-
-LONG_TRANSCRIPTS = Transcripts(
-    [
-        Transcript(long_row(20), long_row(21)[1:], [int(t % 3 > 0) for t in range(20)], 0.9, 0.95),
-        Transcript(long_row(21)[1:], long_row(20), [int(t % 5 < 3) for t in range(20)], 0.9, 0.95),
-    ],
-    *(20, 0.9, 0.95),
-)
 
 
 @law(table=tables_of_tokens())

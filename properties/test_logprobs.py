@@ -647,6 +647,7 @@ def test_a_uniform_model_is_as_perplexed_as_its_vocabulary_is_large(
 
 @law(batch=scored(), junk=st.sampled_from(JUNK))
 @example(batch=Scored(np.array([[-1.0, 0.0, 0.0, -1.0]]), np.array([[1, 0, 0, 1]])), junk=-3.0)
+@example(batch=LONG, junk=nan)
 def test_masked_tokens_change_no_metric(masked_sequence_metrics, batch, junk):
     """What stands at masked positions, NaN and infinities too, changes nothing."""
     blank = np.where(batch.mask == 1, batch.selected, 0.0)

@@ -330,6 +330,8 @@ def test_a_policy_has_ratio_exactly_one_to_itself(importance_ratios, batch, leve
 
 
 @law(batch=taken(), level=st.sampled_from(LEVELS), junk=inert_values(), other=inert_values())
+@example(batch=LONG_SEQUENCE, level="token", junk=NAN, other=-INF)
+@example(batch=LONG_SEQUENCE, level="sequence", junk=INF, other=NAN)
 def test_masked_logprobs_change_no_ratio(importance_ratios, batch, level, junk, other):
     """What stands where the mask is 0, NaN and infinities too, is never read; there the ratio is 1.
 
@@ -1000,6 +1002,11 @@ def test_losses_of_micro_batches_add_up_by_their_weights(aggregate_token_losses,
 @example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode("token-mean"), junk=NAN)
 @example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode(MODES[1]), junk=NAN)
 @example(batch=batch_of([[1.0, 0.0]], mask=[[1, 0]]), mode=Mode(MODES[2]), junk=INF)
+@example(
+    batch=batch_of([long_row(70)] * 2, mask=[[1, 0] * 35, [0, 1] * 35]),
+    mode=Mode(MODES[2]),
+    junk=NAN,
+)
 def test_masked_losses_change_nothing(aggregate_token_losses, batch, mode, junk):
     """What stands where the mask is 0, NaN and infinities too, is never read.
 
