@@ -742,7 +742,8 @@ def test_group_advantages_of_batches_of_ordinary_size(group_advantages, sample):
     A_i = (r_i − mean_g) / (std_g + ε) over the rows that count, with every option at once.
     """
     drawn = ordinary_rollouts(sample)
-    counts = sample.flags("valid", len(drawn.rewards), share=0.8)
+    share = sample.choice("share", 0.8, 0.8, 1.0)
+    counts = sample.flags("valid", len(drawn.rewards), share=share)
     rewards, valid = sample.held(np.where(counts, drawn.rewards, 1e6), counts)
     chosen = {
         "scale": sample.choice("scale", "std", "none", "batch"),
@@ -750,7 +751,8 @@ def test_group_advantages_of_batches_of_ordinary_size(group_advantages, sample):
         "eps": sample.choice("eps", 1e-6, 0.0, 1e-4, 0.5, 3.0),
     }
     options = {name: chosen[name] for name in chosen if sample.choice(name + " given", 1, 1, 0)}
-    got = numbers(group_advantages(rewards, drawn.ids, valid=valid, **options), shape=counts.shape)
+    which = {} if counts.all() else {"valid": valid}
+    got = numbers(group_advantages(rewards, drawn.ids, **which, **options), shape=counts.shape)
     truth(drawn.only(np.flatnonzero(counts)), **options).check(got[counts])
     assert_same(got[~counts], np.zeros(np.sum(~counts)))
 

@@ -278,23 +278,18 @@ def test_kl_of_logits_of_ordinary_size(exact_kl_from_logits, sample):
     axis = int(sample.integers("axis", -len(shape), len(shape)))
     q, p = (sample.reals(name, *shape) for name in ("q", "p"))
     q[sample.flags("q excludes", *shape) & (q < q.max(axis, keepdims=True))] = -inf
-    alone = sample.choice("p excludes more", 0.0, 0.0, 0.01)
     out = np.isneginf(q) & sample.flags("p excludes", *shape)
-    p[
-        (out | sample.flags("p alone", *shape, share=alone)) & (p < p.max(axis, keepdims=True))
-    ] = -inf
+    out |= sample.flags("p alone", *shape, share=sample.choice("share", 0.0, 0.0, 0.01))
+    p[out & (p < p.max(axis, keepdims=True))] = -inf
     held = sample.held(q, p)
     default = axis in (-1, len(shape) - 1) and sample.choice("default", True, False)
     got = exact_kl_from_logits(*held) if default else exact_kl_from_logits(*held, axis=axis)
     below = [logits - logits.max(axis, keepdims=True) for logits in (q, p)]
     log_q, log_p = (x - np.log(np.exp(x).sum(axis, keepdims=True)) for x in below)
-    chances = np.exp(log_q)
-    counts = chances > 0
-    apart = np.subtract(log_q, log_p, out=np.zeros(shape), where=counts)
-    sizes = np.subtract(2.0, np.add(*below), out=np.zeros(shape), where=counts)
-    truth = np.multiply(chances, apart, out=np.zeros(shape), where=counts).sum(axis)
-    scale = np.multiply(chances, sizes, out=np.zeros(shape), where=counts).sum(axis)
-    assert_close(got, truth, terms=2 * scale)
+    chances, counts = np.exp(log_q), np.isfinite(log_q)
+    apart = np.where(counts, log_q, 0.0) - np.where(counts, log_p, 0.0)
+    sizes = np.where(counts, 2.0 - np.add(*below), 0.0)
+    assert_close(got, (chances * apart).sum(axis), terms=2 * (chances * sizes).sum(axis))
 
 
 @law_of_refusals(REFUSALS["exact_kl_from_logits"])
