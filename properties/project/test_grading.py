@@ -337,6 +337,15 @@ def test_a_module_that_exits_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
     assert grade("exits_in_a_call", only=["discounted_return"]).score == 0
 
 
+def test_a_file_may_have_a_name_in_another_code_than_utf_8(tmp_path: Path) -> None:
+    plain = Path(__file__).parents[1] / "alternatives" / "plain.py"
+    path = tmp_path / os.fsdecode(b"r\xe9sum\xe9.py")
+    path.write_bytes(plain.read_bytes())
+    report = grade(str(path), only=["macro_action_logprob"], examples=20)
+    assert {law.id: law.message for law in report.failures} == {}
+    assert report.score == report.max_score
+
+
 def test_termination_leaves_a_report_and_no_process(write: Write, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     source = f"""
@@ -354,7 +363,9 @@ def test_termination_leaves_a_report_and_no_process(write: Write, tmp_path: Path
     )
     while not mark.exists() or not mark.read_text():
         time.sleep(0.05)
-    running.terminate()
+    for _ in range(5):  # `timeout` sends its signal twice, and neither may spoil the report
+        running.terminate()
+        time.sleep(0.01)
     assert running.wait(timeout=20) == EXIT_GRADER
     assert "interrupted" in from_json(report.read_bytes()).fault
     with pytest.raises(ProcessLookupError):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -114,7 +115,7 @@ def main() -> None:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(own))
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) != signal.SIG_IGN:  # as under nohup
-            signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does, with a report
+            signal.signal(ending, _interrupt_once)  # as Ctrl-C does, with a report
     for number in range(3):  # a closed one would be taken for the next thing that is opened
         with contextlib.suppress(OSError):
             os.fstat(number)
@@ -125,6 +126,12 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     with _told_where_output_is_lost(), _without_workflow_commands():
         app()
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Interrupt the run, and let no second signal interrupt the report; `timeout` sends two."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.default_int_handler(number, frame)
 
 
 @contextlib.contextmanager

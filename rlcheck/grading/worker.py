@@ -66,13 +66,18 @@ def _load_submission(kind: str, target: str, *, alone: bool) -> ModuleType:
 def _frames(error: BaseException) -> str:
     own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
     own = [f for f in own if "importlib" not in f.filename]
-    return "".join(traceback.format_list(own[-12:]))[-4000:]
+    return _readable("".join(traceback.format_list(own[-12:]))[-4000:])
+
+
+def _readable(text: str) -> str:
+    """The text without what UTF-8 cannot hold, such as the bytes of a file name in another code."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _describe(error: BaseException) -> dict[str, Any]:
-    kinds = [base.__name__ for base in type(error).__mro__ if base is not object]
+    kinds = [_readable(base.__name__) for base in type(error).__mro__ if base is not object]
     try:
-        text = str(error)[:2000].encode("utf-8", "backslashreplace").decode()
+        text = _readable(str(error)[:2000])
     except Exception:
         text = "(an exception without a readable text)"
     return {"raised": kinds, "text": text, "frames": _frames(error)}
