@@ -2,7 +2,9 @@
 
 Laws of single corners draw few tokens, so that what fails is small. Code may be right there and
 wrong where a batch is a batch: for the second of three prompts, beyond the twelfth token, for
-fractions that come in an array. One law of each function asks such inputs, entry by entry.
+fractions that come in an array. One law of nearly every function asks such inputs, entry by entry.
+Its truth is the plain formula in NumPy or in rationals; whether the formula is right is for the
+other laws to say.
 """
 
 import zlib
